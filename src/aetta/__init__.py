@@ -1,0 +1,1 @@
+"""Watch and repair any PyTorch classifier while it adapts at test time."""

@@ -1,0 +1,141 @@
+"""Small pure functions of logits, probabilities and images that more than one method needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from aetta.errors import BadInput, UnsuitableModel
+
+__all__ = [
+    "check_images",
+    "check_labels",
+    "confidence",
+    "cosine",
+    "cross_entropy",
+    "ema_",
+    "entropy",
+    "logits_of",
+    "wilson",
+]
+
+
+def entropy(logits: Tensor, floor: float = 0.0) -> Tensor:
+    """The entropy of each row of softmax probabilities, in nats: [batch, classes] -> [batch].
+
+    floor: Added inside the logarithm. The authors of AETTA add 1e-6; 0 is exact, and safe for any logits.
+
+    >>> entropy(torch.zeros(1, 10))
+    tensor([2.3026])
+    """
+    if floor == 0.0:
+        return -(logits.softmax(1) * logits.log_softmax(1)).sum(1)
+    probabilities = logits.softmax(1)
+    return -(probabilities * torch.log(probabilities + floor)).sum(1)
+
+
+def cross_entropy(target: Tensor, logits: Tensor) -> Tensor:
+    """The cross entropy of each row against target probabilities: -sum(target * log softmax(logits))."""
+    return -(target * logits.log_softmax(1)).sum(1)
+
+
+def confidence(logits: Tensor, temperature: float = 1.0) -> Tensor:
+    """The largest softmax probability of each row, at a temperature.
+
+    >>> confidence(torch.tensor([[0.0, 0.0]]))
+    tensor([0.5000])
+    """
+    return (logits / temperature).softmax(1).amax(1)
+
+
+def cosine(probabilities: Tensor, average: Tensor) -> Tensor:
+    """The cosine of each row of probabilities with one vector: [batch, classes], [classes] -> [batch]."""
+    return torch.nn.functional.cosine_similarity(average.unsqueeze(0), probabilities, dim=1)
+
+
+@torch.no_grad()
+def ema_(average: nn.Module, new: nn.Module, keep: float) -> None:
+    """Move the parameters of one module towards another's: average = keep * average + (1 - keep) * new."""
+    olds, news = list(average.parameters()), list(new.parameters())
+    torch._foreach_mul_(olds, keep)
+    torch._foreach_add_(olds, news, alpha=1 - keep)
+
+
+def wilson(share: float, variance: float, level: float = 1.6448536269514722) -> tuple[float, float]:
+    """An interval for a share whose estimate has this variance, always inside [0, 1]: Wilson's score interval.
+
+    The variance of a binomial share is share * (1 - share) / n; solved for n, it gives the number of images the
+    estimate is worth, and Wilson's interval for that many.
+
+    level: How many standard deviations wide; 1.645 covers 90 %.
+
+    >>> low, high = wilson(0.5, 0.25 / 64)
+    >>> round(low, 3), round(high, 3)
+    (0.399, 0.601)
+    >>> wilson(1.0, 0.0)[1]
+    1.0
+    """
+    if not variance >= 0.0 or not 0.0 <= share <= 1.0:
+        return 0.0, 1.0
+    inner = min(max(share, 1e-3), 1 - 1e-3)
+    n = inner * (1 - inner) / max(variance, 1e-9)
+    middle = (share + level**2 / (2 * n)) / (1 + level**2 / n)
+    half = level / (1 + level**2 / n) * (share * (1 - share) / n + level**2 / (4 * n**2)) ** 0.5
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def logits_of(output: Any) -> Tensor:
+    """The logits in whatever a model returned: a tensor, a mapping with "logits", or an object with `.logits`.
+
+    >>> logits_of({"logits": torch.zeros(2, 3)}).shape
+    torch.Size([2, 3])
+    """
+    if isinstance(output, Mapping):
+        output = output.get("logits", output)
+    found = output if isinstance(output, Tensor) else getattr(output, "logits", None)
+    if not isinstance(found, Tensor):
+        raise UnsuitableModel(
+            f"the model returned {type(output).__name__}, not logits: it must return a [batch, classes] tensor, "
+            "a mapping with 'logits', or an object with .logits"
+        )
+    if found.ndim != 2 or found.shape[1] < 2:
+        raise UnsuitableModel(f"the model returned logits of shape {tuple(found.shape)}, not [batch, classes >= 2]")
+    return found
+
+
+def check_images(images: Any, *, channels: int | None = None, pixel_range: tuple[float, float] | None = (0, 1)) -> None:
+    """Refuse what cannot be a batch of images, and say what is wrong with it.
+
+    channels: How many the model takes, where that is known.
+    pixel_range: The allowed values; None for inputs that are no images.
+    """
+    if not isinstance(images, Tensor):
+        raise BadInput(f"images must be a torch tensor, got {type(images).__name__}; torch.as_tensor makes one")
+    if not images.is_floating_point():
+        raise BadInput(f"images are {images.dtype}; they must be floating point in [0, 1]: images.float() / 255")
+    if images.ndim < 2 or images.numel() == 0:
+        raise BadInput(f"images have shape {tuple(images.shape)}; at least one image is needed, batch first")
+    if channels is not None and images.ndim == 4 and images.shape[1] != channels:
+        hint = "; are the channels last? images.permute(0, 3, 1, 2)" if images.shape[-1] == channels else ""
+        raise BadInput(f"images have {images.shape[1]} channels, the model takes {channels}{hint}")
+    low, high = (float(value) for value in torch.aminmax(images.detach()))
+    if not (low == low and abs(low) != float("inf") and abs(high) != float("inf")):
+        broken = int((~torch.isfinite(images)).flatten(1).any(1).sum())
+        raise BadInput(f"{broken} of {len(images)} images hold NaN or infinite pixels; drop or repair them first")
+    if pixel_range is not None and not (pixel_range[0] - 1e-4 <= low and high <= pixel_range[1] + 1e-4):
+        hint = "divide by 255" if low >= 0 and high > 1.5 else "put the normalisation inside the model (Normalized)"
+        raise BadInput(f"pixels lie in [{low:.3g}, {high:.3g}], not in {list(pixel_range)}; {hint}")
+
+
+def check_labels(labels: Any, *, batch: int, classes: int) -> None:
+    """Refuse labels that do not belong to the batch or name no class."""
+    if not isinstance(labels, Tensor) or labels.is_floating_point() or labels.dtype == torch.bool:
+        raise BadInput(f"labels must be a tensor of integers, got {getattr(labels, 'dtype', type(labels).__name__)}")
+    if labels.shape != (batch,):
+        raise BadInput(f"labels have shape {tuple(labels.shape)}, the batch has {batch} images")
+    low, high = int(labels.min()), int(labels.max())
+    if low < 0 or high >= classes:
+        raise BadInput(f"labels lie in [{low}, {high}], but the model has {classes} classes, 0 to {classes - 1}")
