@@ -39,7 +39,7 @@ class Estimate:
     accuracy: float
     low: float = 0.0
     high: float = 1.0
-    details: Mapping[str, float] = field(default=_NOTHING)
+    details: Mapping[str, float] = field(default_factory=lambda: _NOTHING)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Randomness that is given, never taken: each stochastic object owns an `Rng`, and nothing draws from torch's global one."""
+"""Randomness is given, never taken: each stochastic object owns an `Rng`; nothing draws from torch's global one."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ class Normalized(nn.Module):
     mean, std: One number a channel.
 
     >>> import torch
-    >>> Normalized(torch.nn.Flatten(), mean=[0.5], std=[0.25])(torch.ones(1, 1, 1, 1))
-    tensor([[2.]])
+    >>> Normalized(torch.nn.Flatten(), mean=[0.5], std=[0.25])(torch.ones(1, 1, 1, 2))
+    tensor([[1., 1.]])
     """
 
     mean: Tensor

@@ -59,7 +59,8 @@ def cosine(probabilities: Tensor, average: Tensor) -> Tensor:
 @torch.no_grad()
 def ema_(average: nn.Module, new: nn.Module, keep: float) -> None:
     """Move the parameters of one module towards another's: average = keep * average + (1 - keep) * new."""
-    olds, news = list(average.parameters()), list(new.parameters())
+    olds: list[Tensor] = list(average.parameters())
+    news: list[Tensor] = list(new.parameters())
     torch._foreach_mul_(olds, keep)
     torch._foreach_add_(olds, news, alpha=1 - keep)
 
