@@ -1,1 +1,66 @@
-"""Watch and repair any PyTorch classifier while it adapts at test time."""
+"""Watch and repair any PyTorch classifier while it adapts at test time.
+
+monitor = aetta.monitor(model, adapter="tent", estimator="aetta", recovery="estimate_drop")
+for images in stream:
+    step = monitor(images)          # step.logits, step.estimates["aetta"].accuracy, step.recovered
+"""
+
+from aetta._types import Batch, Cost, Estimate, Repair, Step
+from aetta.adapters import Adapter, BatchNorm, Source, Tent
+from aetta.errors import (
+    AettaError,
+    BadInput,
+    BadOption,
+    CheckpointError,
+    DataError,
+    MissingExtra,
+    UnknownName,
+    UnsuitableModel,
+)
+from aetta.estimators import Aetta, Estimator, SoftmaxScore
+from aetta.models import Normalized, Subset, load_weights
+from aetta.monitor import Monitor, Recorder, monitor
+from aetta.probe import Probe
+from aetta.recorders import Alarm, Jsonl
+from aetta.recovery import Episodic, EstimateDrop, NoRecovery, Periodic, Recovery
+from aetta.rng import Rng
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Adapter",
+    "Aetta",
+    "AettaError",
+    "Alarm",
+    "BadInput",
+    "BadOption",
+    "Batch",
+    "BatchNorm",
+    "CheckpointError",
+    "Cost",
+    "DataError",
+    "Episodic",
+    "Estimate",
+    "EstimateDrop",
+    "Estimator",
+    "Jsonl",
+    "MissingExtra",
+    "Monitor",
+    "NoRecovery",
+    "Normalized",
+    "Periodic",
+    "Probe",
+    "Recorder",
+    "Recovery",
+    "Repair",
+    "Rng",
+    "SoftmaxScore",
+    "Source",
+    "Step",
+    "Subset",
+    "Tent",
+    "UnknownName",
+    "UnsuitableModel",
+    "load_weights",
+    "monitor",
+]

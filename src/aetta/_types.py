@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from torch import Tensor
 
-__all__ = ["Batch", "Estimate", "Repair", "Step"]
-
-_NOTHING: Mapping[str, float] = MappingProxyType({})
+__all__ = ["Batch", "Cost", "Estimate", "Repair", "Step"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +25,20 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
+class Cost:
+    """What a part adds to each batch, in passes of the model over that batch."""
+
+    forwards: float = 0.0
+    backwards: float = 0.0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.forwards + other.forwards, self.backwards + other.backwards)
+
+    def __str__(self) -> str:
+        return f"{self.forwards:g} forward, {self.backwards:g} backward"
+
+
+@dataclass(frozen=True, slots=True)
 class Estimate:
     """A guess of the accuracy on one batch.
 
@@ -39,7 +50,7 @@ class Estimate:
     accuracy: float
     low: float = 0.0
     high: float = 1.0
-    details: Mapping[str, float] = field(default_factory=lambda: _NOTHING)
+    details: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

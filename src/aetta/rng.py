@@ -1,4 +1,4 @@
-"""Randomness is given, never taken: each stochastic object owns an `Rng`; nothing draws from torch's global one."""
+"""Randomness that is given, never taken: each stochastic object owns an `Rng`; torch's global one is left alone."""
 
 from __future__ import annotations
 

@@ -1,0 +1,8 @@
+"""TTA methods: each learns from unlabelled batches, on a copy of a model. One paper, one file."""
+
+from aetta.adapters.base import Adapter
+from aetta.adapters.batch_norm import BatchNorm
+from aetta.adapters.source import Source
+from aetta.adapters.tent import Tent
+
+__all__ = ["Adapter", "BatchNorm", "Source", "Tent"]

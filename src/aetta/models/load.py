@@ -1,4 +1,4 @@
-"""Reading weights: `.safetensors`, or a plain `state_dict` saved by torch. No pickle beyond tensors is ever opened."""
+"""Reading weights: `.safetensors`, or a plain `state_dict` that torch saved. No pickle beyond tensors is opened."""
 
 from __future__ import annotations
 
@@ -40,8 +40,10 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
             f"{path} cannot be read as weights ({error}); it must be a .safetensors file, or a plain state_dict "
             "of tensors saved with torch.save"
         ) from error
-    while isinstance(found, Mapping) and (inner := [k for k in WRAPPERS if isinstance(found.get(k), Mapping)]):
-        found = found[inner[0]]
+    while isinstance(found, Mapping) and (
+        inner := next((k for k in WRAPPERS if isinstance(found.get(k), Mapping)), "")
+    ):
+        found = found[inner]
     if not isinstance(found, Mapping) or not all(isinstance(value, Tensor) for value in found.values()) or not found:
         raise CheckpointError(f"{path} does not hold a state_dict: names and tensors, nothing else")
     return {_bare(name): value.float() if value.is_floating_point() else value for name, value in found.items()}

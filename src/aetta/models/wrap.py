@@ -21,7 +21,7 @@ class Normalized(nn.Module):
 
     >>> import torch
     >>> Normalized(torch.nn.Flatten(), mean=[0.5], std=[0.25])(torch.ones(1, 1, 1, 2))
-    tensor([[1., 1.]])
+    tensor([[2., 2.]])
     """
 
     mean: Tensor

@@ -1,0 +1,139 @@
+"""The contract of a TTA method: predict without changing, adapt on the batch that was served, go back exactly."""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, ClassVar, final
+
+import torch
+from torch import Tensor, nn
+
+from aetta._types import Cost
+from aetta.errors import BadOption, CheckpointError
+from aetta.nn.functional import logits_of
+from aetta.state import Stateful, all_or_nothing
+
+__all__ = ["Adapter", "own"]
+
+
+class Adapter(Stateful):
+    """A TTA method around its own copy of a model.
+
+    A method writes `__init__`, which calls this one and then sets up what changes, and `_adapt`. Everything that
+    changes is named in STATE; reset, save and resume follow from it.
+
+    model: The classifier; it is copied, and never touched.
+    keep_on_reset: Names of STATE that survive a reset. Published code forgets some; here nothing is forgotten unless
+        it is asked for.
+    """
+
+    STATE: ClassVar[tuple[str, ...]] = ("model",)
+    COST: ClassVar[Cost] = Cost(forwards=1)
+    NEEDS: ClassVar[str] = "nothing"
+
+    def __init__(self, model: nn.Module, *, keep_on_reset: Sequence[str] = ()) -> None:
+        unknown = set(keep_on_reset) - set(self.STATE)
+        if unknown:
+            raise BadOption(f"keep_on_reset names {sorted(unknown)}; {type(self).__name__} has {list(self.STATE)}")
+        self.model = own(model)
+        self.keep_on_reset = tuple(keep_on_reset)
+
+    @property
+    def predictor(self) -> nn.Module:
+        """The module whose predictions are served and whose accuracy counts; a teacher, where there is one."""
+        return self.model
+
+    @property
+    def student(self) -> nn.Module:
+        """The module that carries the gradients."""
+        return self.model
+
+    @property
+    def cost(self) -> Cost:
+        """What the method adds to each batch, the served prediction included."""
+        return self.COST
+
+    def inference(self) -> AbstractContextManager[None]:
+        """The mode the predictor predicts in, as a `with` block: a batch-statistics method switches the norms here."""
+        return nullcontext()
+
+    @final
+    @torch.no_grad()
+    def predict(self, images: Tensor) -> Tensor:
+        """The logits for a batch. Nothing changes, however often it is called."""
+        with self.inference():
+            return self._predict(images)
+
+    @final
+    def adapt(self, images: Tensor, logits: Tensor | None = None) -> float | None:
+        """Learn from a batch; return the loss, or None where no step was made. An error leaves everything as it was.
+
+        logits: What `predict` said of these images, if it has been asked already.
+        """
+        if logits is None:
+            logits = self.predict(images)
+        with all_or_nothing(self), torch.enable_grad():
+            return self._adapt(images, logits.detach())
+
+    @final
+    def reset(self) -> None:
+        """Go back to the source, all of it but what `keep_on_reset` names."""
+        self._restore(self.restored)
+
+    @property
+    def restored(self) -> tuple[str, ...]:
+        """What a reset restores."""
+        return tuple(name for name in self.STATE if name not in self.keep_on_reset)
+
+    def adapted(self) -> Mapping[str, nn.Parameter]:
+        """The parameters that are trained, by name."""
+        return {name: parameter for name, parameter in self.student.named_parameters() if parameter.requires_grad}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go back to a state of the same method on a model of the same shape; nothing changes when it is another."""
+        saved = state.get("state", {}).get("model") if isinstance(state, Mapping) else None
+        if isinstance(saved, Mapping):
+            _check_same_model(self.model, saved)
+        super().load_state_dict(state)
+
+    def _predict(self, images: Tensor) -> Tensor:
+        return logits_of(self.predictor(images))
+
+    @abstractmethod
+    def _adapt(self, images: Tensor, logits: Tensor) -> float | None: ...
+
+    def _descend(self, loss: Tensor, optimizer: torch.optim.Optimizer) -> float | None:
+        """One step down the loss; none where it is not finite, as after an empty filter or an overflow."""
+        value = float(loss.detach())
+        if value - value != 0.0:  # NaN or infinite
+            return None
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        return value
+
+
+def own(model: nn.Module, trained: Iterable[str] = ()) -> nn.Module:
+    """A copy of a model in eval mode, nothing of which asks for gradients but the parameters named `trained`."""
+    model = getattr(model, "_orig_mod", model)  # a compiled model shares its parameters with the plain one
+    copied = copy.deepcopy(model).eval()
+    names = set(trained)
+    for name, parameter in copied.named_parameters():
+        parameter.requires_grad_(name in names)
+        parameter.grad = None
+    return copied
+
+
+def _check_same_model(model: nn.Module, saved: Mapping[str, Any]) -> None:
+    here = {name: tuple(value.shape) for name, value in model.state_dict().items()}
+    there = {name: tuple(value.shape) for name, value in saved.items() if isinstance(value, Tensor)}
+    different = sorted(name for name in here.keys() | there.keys() if here.get(name) != there.get(name))
+    if different:
+        name = different[0]
+        raise CheckpointError(
+            f"the state belongs to another model: {name} is {there.get(name, 'absent')} there, "
+            f"{here.get(name, 'absent')} here ({len(different)} of {len(here)} tensors differ)"
+        )

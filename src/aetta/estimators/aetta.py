@@ -1,0 +1,159 @@
+"""AETTA: label-free accuracy estimation for test-time adaptation (Lee et al., CVPR 2024, https://arxiv.org/abs/2404.01351)."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from aetta._types import Cost, Estimate
+from aetta.errors import BadOption
+from aetta.estimators.base import Estimator
+from aetta.nn.dropout import default_rate
+from aetta.nn.functional import wilson
+from aetta.probe import Probe
+
+__all__ = ["Aetta", "batch_variance", "robust_error", "skew"]
+
+
+class Aetta(Estimator):
+    """Compare the predictions with dropout passes of the same model; weigh the disagreement by how skewed they are.
+
+    With PDD the share of dropout predictions that differ from the served ones, and E_avg the entropy of the softmax
+    averaged over passes and images, error = PDD * (E_avg / ln K)^-alpha, clamped to [0, 1 - 1/K], then smoothed.
+
+    The interval is for the accuracy on *this batch*. Image i is right with an unknown probability t_i, and the N
+    dropout passes agree with it k_i times. If agreement is as likely as correctness (the paper's Theorem 1), k_i is
+    binomial, and under Jeffreys' prior image i is right with probability q_i = (k_i + 1/2) / (N + 1). The number of
+    right images is then Poisson-binomial: the variance of their share is sum q_i (1 - q_i) / B^2, which holds both the
+    luck of the batch and the luck of N draws. The weight b stretches errors, so it stretches their deviation; where
+    smoothing has moved the estimate, the distance moved is added as a bias. Wilson's interval keeps it in [0, 1].
+    A wrong dropout rate moves the estimate itself, and no interval shows that.
+
+    samples: Dropout passes a batch (N).
+    rate: The share of elements dropped (p); by the number of classes if not given: 0.4, 0.3, 0.2 for 10, 100, 1000.
+    alpha: The exponent of the skew; 0 is plain disagreement.
+    smoothing: How much of the previous error is kept; 0 does not smooth.
+    start: What smoothing starts from: "disagreement", the first batch's PDD, as the authors' code does, or "error".
+    floor: Added inside the logarithm of the entropy, as the authors' code does.
+    images: The skew is measured over at least so many recent images, since one small batch always looks skewed.
+    shared_masks: One dropout mask for the whole batch, so that a pass is one network, instead of one for each image.
+
+    >>> from aetta.models.resnet import cifar_resnet20
+    >>> model, images = cifar_resnet20().eval(), torch.rand(8, 3, 32, 32)
+    >>> estimate = Aetta(samples=4).observe(Probe(model, images, model(images)))
+    >>> 0 <= estimate.low <= estimate.high <= 1
+    True
+    """
+
+    STATE: ClassVar[tuple[str, ...]] = ("error", "recent")
+    COST: ClassVar[Cost] = Cost(forwards=10)
+    NEEDS: ClassVar[str] = "dropout sites (found in ResNets, ViTs, ConvNeXts; nameable)"
+
+    def __init__(
+        self,
+        *,
+        samples: int = 10,
+        rate: float | None = None,
+        alpha: float = 3.0,
+        smoothing: float = 0.6,
+        start: str = "disagreement",
+        floor: float = 1e-6,
+        images: int = 64,
+        shared_masks: bool = False,
+    ) -> None:
+        if samples < 1 or not (rate is None or 0 <= rate < 1) or not 0 <= smoothing < 1:
+            raise BadOption(f"samples {samples} >= 1, rate {rate} and smoothing {smoothing} in [0, 1) are needed")
+        if start not in ("disagreement", "error"):
+            raise BadOption(f"start is {start!r}; it must be 'disagreement' or 'error'")
+        self.samples, self.rate, self.alpha, self.smoothing = samples, rate, alpha, smoothing
+        self.start, self.floor, self.images, self.shared_masks = start, floor, images, shared_masks
+        self.error: float | None = None
+        self.recent: deque[list[Tensor | int]] = deque()
+
+    @property
+    def cost(self) -> Cost:
+        return Cost(forwards=float(self.samples))
+
+    def observe(self, probe: Probe) -> Estimate:
+        rate = default_rate(probe.classes) if self.rate is None else self.rate
+        runs = probe.dropout(self.samples, rate, shared=self.shared_masks)  # [passes, batch, classes]
+        if not bool(torch.isfinite(runs).all() & torch.isfinite(probe.logits).all()):
+            return self._estimate(1.0, 1 - 1 / probe.classes, 0.25, {"finite": 0.0})
+        agreement = (runs.argmax(2) == probe.labels).double().mean(0)  # [batch]
+        disagreement = 1 - float(agreement.mean())
+        ratio = skew(self._average(runs.softmax(2).mean((0, 1)), len(probe.images)), floor=self.floor)
+        draws = len(agreement) * self.samples
+        raw = robust_error(disagreement, ratio, self.alpha, classes=probe.classes, draws=draws)
+        weight = raw / max(disagreement, 0.5 / draws)
+        variance = weight**2 * batch_variance(agreement, self.samples)
+        details = {"disagreement": disagreement, "skew": ratio, "raw": 1 - raw}
+        return self._estimate(disagreement, raw, variance, details)
+
+    def _average(self, mean: Tensor, count: int) -> Tensor:
+        """The softmax averaged over at least `images` recent images; over this batch alone where that is enough."""
+        self.recent.append([mean, count])
+        while len(self.recent) > 1 and sum(int(n) for _, n in self.recent) - int(self.recent[0][1]) >= self.images:
+            self.recent.popleft()
+        if len(self.recent) == 1:
+            return mean
+        total = sum(int(n) for _, n in self.recent)
+        return torch.stack([m.to(mean) * (int(n) / total) for m, n in self.recent]).sum(0)  # type: ignore[union-attr]
+
+    def _estimate(self, disagreement: float, raw: float, variance: float, details: dict[str, float]) -> Estimate:
+        if self.error is None:
+            self.error = disagreement if self.start == "disagreement" and self.smoothing else raw
+        self.error = self.smoothing * self.error + (1 - self.smoothing) * raw
+        accuracy = min(1.0, max(0.0, 1 - self.error))
+        low, high = wilson(accuracy, min(0.25, variance + (raw - self.error) ** 2))
+        return Estimate(accuracy, low, high, details)
+
+
+def skew(mean_probabilities: Tensor, *, floor: float = 0.0) -> float:
+    """The entropy of averaged probabilities as a share of the largest possible one: 1 is even, 0 one class alone.
+
+    >>> round(skew(torch.full((10,), 0.1)), 4)
+    1.0
+    """
+    q = mean_probabilities
+    logarithm = torch.log(q + floor) if floor else torch.log(q.clamp(min=torch.finfo(q.dtype).tiny))
+    return -float((q * logarithm).sum()) / math.log(len(q))
+
+
+def robust_error(
+    disagreement: float, skew: float, alpha: float = 3.0, *, classes: int = 10, draws: int | None = None
+) -> float:
+    """The disagreement, weighed by the skew, as a share of wrong predictions: PDD * skew^-alpha in [0, 1 - 1/K].
+
+    A model that answers one class with all its confidence does not disagree with itself, and has no entropy: the
+    formula is then 0 times infinity. The paper's limit for ever more skew is chance, and so is the answer here; and
+    where not one of so many draws disagreed, half a one is taken to have.
+
+    draws: How many predictions were compared; without it, no disagreement counts as none.
+
+    >>> round(robust_error(0.25, 1.0), 4), round(robust_error(0.1, 0.8), 4)
+    (0.25, 0.1953)
+    >>> robust_error(0.0, 0.0)
+    0.9
+    """
+    ceiling = 1 - 1 / classes
+    if alpha == 0:
+        return min(ceiling, disagreement)
+    if not skew > 1e-5:
+        return ceiling
+    if disagreement == 0 and draws is not None:
+        disagreement = 0.5 / draws
+    return max(0.0, min(ceiling, disagreement * min(math.pow(skew, -alpha), 1e300)))
+
+
+def batch_variance(agreement: Tensor, samples: int) -> float:
+    """The variance of the share of right images, given the share of `samples` passes that agree with each.
+
+    >>> batch_variance(torch.tensor([1.0, 1.0]), samples=1)
+    0.09375
+    """
+    right = (agreement * samples + 0.5) / (samples + 1)
+    return float((right * (1 - right)).sum()) / len(agreement) ** 2

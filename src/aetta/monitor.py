@@ -1,0 +1,253 @@
+"""The loop, once: predict, observe, adapt, recover, record."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+from torch import Tensor, nn
+
+from aetta import registry, state
+from aetta._types import Cost, Step
+from aetta.adapters.base import Adapter
+from aetta.errors import BadInput, BadOption, UnsuitableModel
+from aetta.estimators.base import Estimator
+from aetta.nn.dropout import default_sites
+from aetta.nn.functional import check_images, check_labels, logits_of
+from aetta.probe import Probe
+from aetta.recovery.base import NoRecovery, Recovery
+from aetta.rng import Rng
+
+__all__ = ["Monitor", "Recorder", "monitor"]
+
+log = logging.getLogger(__name__)
+
+
+class Recorder(Protocol):
+    """Anything that listens. An exception in it is logged, and the loop goes on."""
+
+    def record(self, step: Step) -> None: ...
+
+
+class Monitor(state.Stateful):
+    """A model that adapts to what it sees, is watched while it does, and is repaired when it fails.
+
+    It may be used from several threads; one batch is served or digested at a time.
+
+    adapter: The TTA method around the model.
+    estimators: One estimator, several, or a mapping from names to estimators. Any number of them changes neither the
+        predictions nor one another.
+    recovery: When and how to repair; nothing is repaired without one.
+    recorders: Who is told of each step.
+    seed: Of the dropout masks.
+    sites: Where dropout sits; found by itself if not given.
+    chunk: How many dropout passes run as one forward; all if not given.
+    pixel_range: The values images may have; None for a model whose inputs are no images in [0, 1].
+    """
+
+    STATE: ClassVar[tuple[str, ...]] = ("index", "classes", "adapter", "estimators", "recovery")
+
+    def __init__(
+        self,
+        adapter: Adapter,
+        estimators: Estimator | Sequence[Estimator] | Mapping[str, Estimator] = (),
+        *,
+        recovery: Recovery | None = None,
+        recorders: Iterable[Recorder] = (),
+        seed: int = 0,
+        sites: Sequence[str] | None = None,
+        chunk: int | None = None,
+        pixel_range: tuple[float, float] | None = (0.0, 1.0),
+    ) -> None:
+        self.adapter = adapter
+        self.estimators = _by_name(estimators)
+        self.recovery = NoRecovery() if recovery is None else recovery
+        self.recorders = list(recorders)
+        self.rng, self.sites, self.chunk, self.pixel_range = Rng(seed), sites, chunk, pixel_range
+        self.index = 0
+        self.classes: int | None = None
+        self._channels = _input_channels(adapter.predictor)
+        self._lock = threading.RLock()
+
+    def __call__(self, images: Tensor, *, labels: Tensor | None = None, domain: str | None = None) -> Step:
+        """Serve a batch and digest it."""
+        with self._lock:
+            return self.digest(images, self.serve(images), labels=labels, domain=domain)
+
+    def serve(self, images: Tensor) -> Tensor:
+        """The answer for a batch, [batch, classes]: one forward pass, and nothing changes."""
+        check_images(images, channels=self._channels, pixel_range=self.pixel_range)
+        with self._lock:
+            logits = self.adapter.predict(images)
+        self._check_logits(images, logits)
+        return logits
+
+    def digest(
+        self, images: Tensor, logits: Tensor, *, labels: Tensor | None = None, domain: str | None = None
+    ) -> Step:
+        """Estimate, adapt, recover and record, behind the answer. An error leaves everything as it was before.
+
+        labels: Only to score the step (`Step.accuracy`); they are never adapted to and never shown to an estimator.
+        domain: Only told on (`Step.domain`).
+        """
+        check_images(images, channels=self._channels, pixel_range=self.pixel_range)
+        self._check_logits(images, logits)
+        if labels is not None:
+            check_labels(labels, batch=len(images), classes=logits.shape[1])
+        with self._lock:
+            with state.all_or_nothing(self.adapter, self.recovery, *self.estimators.values()):
+                step = self._digest(images, logits.detach(), labels, domain)
+            self.index, self.classes = self.index + 1, logits.shape[1]
+            for recorder in self.recorders:
+                self._record(recorder, step)
+        return step
+
+    def _digest(self, images: Tensor, logits: Tensor, labels: Tensor | None, domain: str | None) -> Step:
+        probe = self.probe(images, logits)
+        estimates = {name: estimator.observe(probe) for name, estimator in self.estimators.items()}
+        loss = self.adapter.adapt(images, logits)
+        accuracy = None if labels is None else float((logits.argmax(1) == labels).float().mean())
+        step = Step(self.index, logits, estimates, loss, domain, None, accuracy)
+        repair = self.recovery.recover(self.adapter, step)
+        if repair is None:
+            return step
+        if repair.action == "reset":  # what they remember is of a model that is gone
+            for estimator in self.estimators.values():
+                estimator.forget()
+        return Step(self.index, logits, estimates, loss, domain, repair, accuracy)
+
+    def probe(self, images: Tensor, logits: Tensor) -> Probe:
+        """The batch as the estimators see it."""
+        return Probe(
+            self.adapter.predictor,
+            images,
+            logits,
+            inference=self.adapter.inference,
+            predict=self.adapter.predict,
+            rng=self.rng.child("step", self.index),
+            sites=self.sites,
+            chunk=self.chunk,
+        )
+
+    @property
+    def cost(self) -> Cost:
+        """What a batch costs, in passes of the model, the prediction included."""
+        total = self.adapter.cost + self.recovery.COST
+        for estimator in self.estimators.values():
+            total += estimator.cost
+        return total
+
+    def explain(self) -> str:
+        """What adapts, where dropout sits and what a batch costs, as text."""
+        adapted = self.adapter.adapted()
+        size = sum(parameter.numel() for parameter in adapted.values())
+        total = sum(parameter.numel() for parameter in self.adapter.predictor.parameters())
+        first = ", ".join(list(adapted)[:4]) + (", ..." if len(adapted) > 4 else "")
+        try:
+            sites = ", ".join(self.sites or default_sites(self.adapter.predictor))
+        except UnsuitableModel as error:
+            sites = str(error)
+        return "\n".join(
+            [
+                f"adapter     {type(self.adapter).__name__}: {len(adapted)} tensors, {size} of {total} parameters"
+                + (f" ({first})" if adapted else ""),
+                f"estimators  {', '.join(self.estimators) or 'none'}",
+                f"dropout     {sites}",
+                f"recovery    {type(self.recovery).__name__}",
+                f"cost        {self.cost} passes a batch",
+            ]
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write a full checkpoint, whole or not at all; a run that loads it goes on bit for bit."""
+        with self._lock:
+            state.save(path, self.state_dict())
+
+    def load(self, path: str | Path) -> None:
+        """Go on from a checkpoint; nothing changes when it belongs to something else or is damaged."""
+        self.load_state_dict(state.load(path))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that changes: a checkpoint."""
+        with self._lock:
+            return super().state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        with self._lock:
+            super().load_state_dict(state)
+
+    def reset(self) -> None:
+        """Start again from the source: adapter, estimators and recovery. The count of batches goes on."""
+        with self._lock:
+            for thing in (self.adapter, self.recovery, *self.estimators.values()):
+                thing.reset()
+
+    def _remember(self) -> None:
+        """Its parts remember themselves."""
+
+    def _check_logits(self, images: Tensor, logits: Tensor) -> None:
+        if logits_of(logits).shape[0] != len(images):
+            raise BadInput(f"{len(logits)} rows of logits for {len(images)} images: digest what was served for them")
+        if self.classes is not None and logits.shape[1] != self.classes:
+            raise BadInput(f"the model had {self.classes} classes until now, and {logits.shape[1]} on this batch")
+
+    def _record(self, recorder: Recorder, step: Step) -> None:
+        try:
+            recorder.record(step)
+        except Exception:  # serving goes on when a disk is full or a scraper is down
+            log.exception("recorder %r failed at step %d", recorder, step.index)
+
+
+def monitor(
+    model: nn.Module,
+    *,
+    adapter: str | Adapter = "tent",
+    estimator: str | Estimator | Sequence[str | Estimator] = "aetta",
+    recovery: str | Recovery | None = "estimate_drop",
+    recorders: Iterable[Recorder] = (),
+    **options: Any,
+) -> Monitor:
+    """A `Monitor` around a model, its parts given by name or ready made.
+
+    options: Those of `Monitor`: seed, sites, chunk, pixel_range.
+
+    >>> import torch
+    >>> from aetta.models.resnet import cifar_resnet20
+    >>> watched = monitor(cifar_resnet20())
+    >>> step = watched(torch.rand(16, 3, 32, 32))
+    >>> step.logits.shape, 0 <= step.estimates["aetta"].accuracy <= 1
+    (torch.Size([16, 10]), True)
+    """
+    if not isinstance(model, nn.Module):
+        raise BadOption(f"model is a {type(model).__name__}; it must be a torch.nn.Module")
+    built = registry.create("adapter", adapter, model) if isinstance(adapter, str) else adapter
+    chosen = [estimator] if isinstance(estimator, str | Estimator) else list(estimator)
+    watching = _by_name([registry.create_for("estimator", e, model) if isinstance(e, str) else e for e in chosen])
+    repairing = registry.create("recovery", recovery) if isinstance(recovery, str) else recovery
+    return Monitor(built, watching, recovery=repairing, recorders=recorders, **options)
+
+
+def _by_name(estimators: Estimator | Sequence[Estimator] | Mapping[str, Estimator]) -> dict[str, Estimator]:
+    """Estimators under their names: the ones given, or the registered name of each class."""
+    if isinstance(estimators, Estimator):
+        estimators = [estimators]
+    if isinstance(estimators, Mapping):
+        return dict(estimators)
+    known = {where: name for name, where in registry.names("estimator").items()}
+    named: dict[str, Estimator] = {}
+    for estimator in estimators:
+        kind = type(estimator)
+        name = known.get(f"{kind.__module__}:{kind.__qualname__}", kind.__qualname__)
+        if name in named:
+            raise BadOption(f"two estimators are called {name!r}; give them names: {{'{name}': ..., 'other': ...}}")
+        named[name] = estimator
+    return named
+
+
+def _input_channels(model: nn.Module) -> int | None:
+    """How many channels a model takes, by its first convolution, where it has one."""
+    return next((module.in_channels for module in model.modules() if isinstance(module, nn.Conv2d)), None)

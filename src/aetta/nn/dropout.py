@@ -1,0 +1,209 @@
+"""Dropout on any model, without touching it: hooks on named sites, inside a `with`, and all passes in one forward.
+
+The first site *widens the batch*: what comes before it runs once, on the B images; its output is repeated N times, each
+copy under its own mask, and what comes after it runs once on the N * B rows. Batch norms that use batch statistics
+are given N groups (`norm.grouped`), so that each pass is exactly what it would have been alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from aetta.errors import BadOption, UnsuitableModel
+from aetta.nn import norm
+from aetta.nn.functional import logits_of
+from aetta.rng import Rng
+
+__all__ = ["Mask", "default_rate", "default_sites", "dropped_logits", "dropping_out", "sample_masks"]
+
+GROUPS = 4
+Mask = Callable[[int, Tensor, range], Tensor]  # (site, output of one pass, which passes) -> keep, [passes, batch, ...]
+
+
+def default_rate(classes: int) -> float:
+    """The dropout rate for so many classes: 0.4, 0.3, 0.2 for 10, 100, 1000, as in the AETTA paper; on a line between.
+
+    >>> [round(default_rate(classes), 2) for classes in (10, 100, 1000)]
+    [0.4, 0.3, 0.2]
+    """
+    return min(0.5, max(0.05, 0.5 - 0.1 * float(torch.log10(torch.tensor(float(classes))))))
+
+
+def default_sites(model: nn.Module) -> tuple[str, ...]:
+    """Where dropout belongs in a model: after each stage of a ResNet; after each quarter of a stack of blocks.
+
+    >>> from aetta.models import resnet
+    >>> default_sites(resnet.cifar_resnet18())
+    ('layer1', 'layer2', 'layer3', 'layer4')
+    """
+    for name, module in model.named_modules():
+        children = [child for child, _ in module.named_children()]
+        stages = [
+            child for child in children if child.rstrip("0123456789") in ("layer", "stage") and child[-1:].isdigit()
+        ]
+        if len(stages) > 1:
+            return tuple(_join(name, stage) for stage in stages)
+    trunk = _trunk(model)
+    if trunk is None:
+        raise UnsuitableModel(
+            f"no place for dropout was found in {type(model).__name__}: it has neither stages (layer1, layer2, ...) "
+            f"nor a sequence of blocks; name them: sites=[...], from {', '.join(_candidates(model)) or 'its modules'}"
+        )
+    name, blocks = trunk
+    count = min(GROUPS, len(blocks))
+    return tuple(_join(name, blocks[-(-len(blocks) * (i + 1) // count) - 1]) for i in range(count))
+
+
+@dataclass(frozen=True)
+class sample_masks:  # noqa: N801  (a function with options)
+    """Masks drawn for each element of each image of each pass; those of a pass do not depend on how many there are.
+
+    rate: The share of elements dropped.
+    rng: Where they come from: the mask of a pass at a site depends on its seed and those two numbers alone.
+    shared: One mask for the whole batch, so that a pass is one network, instead of one for each image.
+    """
+
+    rate: float
+    rng: Rng
+    shared: bool = False
+
+    def __call__(self, site: int, output: Tensor, passes: range) -> Tensor:
+        like = output[:1] if self.shared else output
+        return torch.stack([self.rng.child(index, site).uniform_like(like) >= self.rate for index in passes])
+
+
+@contextmanager
+def dropping_out(model: nn.Module, sites: Sequence[str], rate: float, masks: Mask, passes: range) -> Iterator[None]:
+    """Within it, a forward pass of B images returns len(passes) * B rows: one dropout pass after the other.
+
+    sites: Names of modules; the first that runs is where the batch widens. Their outputs must be batch first.
+    rate: The share of elements dropped; what is kept is scaled by 1 / (1 - rate).
+    """
+    if not 0.0 <= rate < 1.0:
+        raise BadOption(f"the dropout rate is {rate}; it must lie in [0, 1)")
+    modules = _modules(model, sites)
+    rows: list[int] = []  # the batch size of one pass, once the first site has seen it
+    mode: list[Any] = []
+
+    def widen(site: int) -> Callable[..., Any]:
+        def hook(module: nn.Module, inputs: Any, output: Any) -> Any:
+            tensor, rebuild = _tensor(output, sites[site])
+            if not rows:
+                rows.append(len(tensor))
+                tensor = tensor.expand(len(passes), *tensor.shape)
+                mode.append(norm.grouped(len(passes), len(passes) * rows[0]) if len(passes) > 1 else nullcontext())
+                mode[0].__enter__()
+            elif len(tensor) == len(passes) * rows[0]:
+                tensor = tensor.view(len(passes), rows[0], *tensor.shape[1:])
+            else:
+                raise UnsuitableModel(
+                    f"dropout site {sites[site]!r} gave {len(tensor)} rows, not {len(passes)} x {rows[0]}: it must lie "
+                    "behind the first site, with the batch as its first axis"
+                )
+            keep = masks(site, tensor[0], passes)
+            dropped = torch.where(keep, tensor / (1 - rate), tensor.new_zeros(()))
+            return rebuild(dropped.flatten(0, 1))
+
+        return hook
+
+    handles = [module.register_forward_hook(widen(site)) for site, module in enumerate(modules)]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+        if mode:
+            mode[0].__exit__(None, None, None)
+
+
+@torch.no_grad()
+def dropped_logits(
+    model: nn.Module,
+    images: Tensor,
+    *,
+    samples: int,
+    rate: float,
+    masks: Mask,
+    sites: Sequence[str] | None = None,
+    chunk: int | None = None,
+    start: int = 0,
+) -> Tensor:
+    """The logits of the dropout passes from `start` to `samples`: [samples - start, batch, classes].
+
+    samples: How many passes (N).
+    sites: Where; `default_sites` if not given.
+    chunk: How many passes run as one forward; all of them if not given. It bounds memory, and changes no mask.
+    """
+    if samples < 1:
+        raise BadOption(f"samples is {samples}; at least one dropout pass is needed")
+    sites = default_sites(model) if sites is None else sites
+    runs = []
+    step = chunk or samples
+    for first in range(start, samples, step):
+        passes = range(first, min(samples, first + step))
+        with dropping_out(model, sites, rate, masks, passes):
+            logits = logits_of(model(images))
+        if len(logits) != len(passes) * len(images):
+            raise UnsuitableModel(
+                f"{len(passes)} dropout passes over {len(images)} images gave {len(logits)} rows: the dropout sites "
+                f"({', '.join(sites)}) are not on the path from the images to the logits; name others: sites=[...]"
+            )
+        runs.append(logits.view(len(passes), len(images), -1))
+    return torch.cat(runs)
+
+
+def _modules(model: nn.Module, sites: Sequence[str]) -> list[nn.Module]:
+    known: Mapping[str, nn.Module] = dict(model.named_modules())
+    unknown = [site for site in sites if site not in known]
+    if unknown or not sites:
+        raise UnsuitableModel(
+            f"{type(model).__name__} has no module called {', '.join(map(repr, unknown)) or '(no site was named)'}; "
+            f"dropout sites can be {', '.join(_candidates(model)) or 'any named module'}"
+        )
+    return [known[site] for site in sites]
+
+
+def _tensor(output: Any, site: str) -> tuple[Tensor, Callable[[Tensor], Any]]:
+    """The tensor in a module's output, and how to put another in its place: some blocks return (hidden, ...)."""
+    if isinstance(output, Tensor):
+        return output, lambda tensor: tensor
+    if isinstance(output, tuple) and output and isinstance(output[0], Tensor):
+        return output[0], lambda tensor: (tensor, *output[1:])
+    raise UnsuitableModel(f"dropout site {site!r} returned {type(output).__name__}, not a tensor: name another site")
+
+
+def _trunk(model: nn.Module) -> tuple[str, list[str]] | None:
+    """The sequence of blocks that holds most of the model's parameters, if it holds more than half."""
+    total = sum(parameter.numel() for parameter in model.parameters())
+    best: tuple[int, int, str, list[str]] | None = None
+    for name, module in model.named_modules():
+        if not isinstance(module, nn.Sequential | nn.ModuleList):
+            continue
+        blocks = [child for child, block in module.named_children() if any(True for _ in block.parameters())]
+        size = sum(parameter.numel() for parameter in module.parameters())
+        if len(blocks) > 1 and 2 * size > total and (best is None or (size, len(blocks)) > best[:2]):
+            best = (size, len(blocks), name, blocks)
+    if best is None:
+        return None
+    # The head at the end of a plain sequence is no block: dropout behind it would drop logits.
+    blocks = best[3]
+    inner = dict(model.named_modules())
+    if len(blocks) > 1 and isinstance(inner[_join(best[2], blocks[-1])], nn.Linear):
+        blocks = blocks[:-1]
+    return best[2], blocks
+
+
+def _candidates(model: nn.Module) -> list[str]:
+    """Up to eight names a user might mean."""
+    found = [name for name, module in model.named_modules() if name and any(True for _ in module.children())]
+    return found[:8] or [name for name, _ in model.named_modules() if name][:8]
+
+
+def _join(prefix: str, name: str) -> str:
+    return f"{prefix}.{name}" if prefix else name

@@ -1,0 +1,40 @@
+"""The contract of a recovery: look at a step, and repair the adapter if that is called for."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar
+
+from aetta._types import Cost, Repair, Step
+from aetta.adapters.base import Adapter
+from aetta.state import Stateful
+
+__all__ = ["NoRecovery", "Recovery"]
+
+
+class Recovery(Stateful):
+    """When and how to repair an adapter.
+
+    `recover` is called once after each adaptation. It says what it did, or None where it did nothing; it never says
+    it acted when it did not.
+    """
+
+    COST: ClassVar[Cost] = Cost()
+    NEEDS: ClassVar[str] = "nothing"
+
+    @abstractmethod
+    def recover(self, adapter: Adapter, step: Step) -> Repair | None:
+        """Act, or not, on what the step shows."""
+
+
+class NoRecovery(Recovery):
+    """Never acts."""
+
+    def recover(self, adapter: Adapter, step: Step) -> Repair | None:
+        return None
+
+
+def hard_reset(adapter: Adapter, reason: str) -> Repair:
+    """Send the adapter back to the source, and say so."""
+    adapter.reset()
+    return Repair("reset", reason, adapter.restored)

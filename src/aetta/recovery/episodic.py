@@ -1,0 +1,16 @@
+"""Episodic: every batch starts from the source (Zhang et al., MEMO, NeurIPS 2022, https://arxiv.org/abs/2110.09506)."""
+
+from __future__ import annotations
+
+from aetta._types import Repair, Step
+from aetta.adapters.base import Adapter
+from aetta.recovery.base import Recovery, hard_reset
+
+__all__ = ["Episodic"]
+
+
+class Episodic(Recovery):
+    """Reset after every batch. As predictions are served before adapting, that is no adaptation at all."""
+
+    def recover(self, adapter: Adapter, step: Step) -> Repair | None:
+        return hard_reset(adapter, "the batch is over")

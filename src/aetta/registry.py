@@ -1,0 +1,98 @@
+"""From a name to a class: our own methods, those of installed packages (entry points), and "package.module:Class"."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from importlib.metadata import entry_points
+from typing import Any
+
+from torch import nn
+
+from aetta.errors import BadOption, UnknownName
+
+__all__ = ["BUILT_IN", "create", "create_for", "find", "names"]
+
+BUILT_IN: Mapping[str, Mapping[str, str]] = {
+    "adapter": {
+        "batch_norm": "aetta.adapters.batch_norm:BatchNorm",
+        "source": "aetta.adapters.source:Source",
+        "tent": "aetta.adapters.tent:Tent",
+    },
+    "estimator": {
+        "aetta": "aetta.estimators.aetta:Aetta",
+        "softmax_score": "aetta.estimators.softmax_score:SoftmaxScore",
+    },
+    "recovery": {
+        "episodic": "aetta.recovery.episodic:Episodic",
+        "estimate_drop": "aetta.recovery.estimate_drop:EstimateDrop",
+        "none": "aetta.recovery.base:NoRecovery",
+        "periodic": "aetta.recovery.periodic:Periodic",
+    },
+    "model": {
+        "cifar_resnet18": "aetta.models.resnet:cifar_resnet18",
+        "cifar_resnet20": "aetta.models.resnet:cifar_resnet20",
+        "cifar_resnet26": "aetta.models.resnet:cifar_resnet26",
+        "cifar_resnet32": "aetta.models.resnet:cifar_resnet32",
+        "cifar_resnet34": "aetta.models.resnet:cifar_resnet34",
+        "cifar_resnet50": "aetta.models.resnet:cifar_resnet50",
+        "resnet18": "aetta.models.resnet:resnet18",
+        "resnet50": "aetta.models.resnet:resnet50",
+    },
+}
+GROUPS = {"adapter": "adapters", "estimator": "estimators", "recovery": "recoveries", "model": "models"}
+
+
+def names(kind: str) -> dict[str, str]:
+    """Every name of a kind ("adapter", "estimator", "recovery" or "model"), and the "module:Class" behind it.
+
+    >>> names("adapter")["tent"]
+    'aetta.adapters.tent:Tent'
+    """
+    if kind not in BUILT_IN:
+        raise UnknownName.of("kind", kind, BUILT_IN)
+    plugged = {point.name: point.value for point in entry_points(group=f"aetta.{GROUPS[kind]}")}
+    clash = sorted(plugged.keys() & BUILT_IN[kind].keys())
+    if clash:
+        raise BadOption(f"an installed package names its {kind} {clash[0]!r}, which is taken; it must choose another")
+    return dict(sorted({**BUILT_IN[kind], **plugged}.items()))
+
+
+def find(kind: str, name: str) -> Callable[..., Any]:
+    """The class (or, for models, the function) of that name, or at that "package.module:Class"."""
+    known = names(kind)
+    if name not in known and ":" not in name:
+        raise UnknownName.of(kind, name, known)
+    module, _, attribute = known.get(name, name).partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)  # type: ignore[no-any-return]
+    except (ImportError, AttributeError) as error:
+        raise UnknownName(f"{kind} {name!r} cannot be imported: {error}") from error
+
+
+def create_for(kind: str, name: str, model: nn.Module) -> Any:
+    """Build what a name means around a model, if it takes one: as AdvPerturb asks for the source model."""
+    first = next(iter(inspect.signature(find(kind, name)).parameters), None)
+    return create(kind, name, model) if first in ("model", "source") else create(kind, name)
+
+
+def create(kind: str, name: str, *arguments: Any, **options: Any) -> Any:
+    """Build what a name means; an option it does not have is named, with those it has.
+
+    >>> create("recovery", "periodic", every=3).every
+    3
+    """
+    made = find(kind, name)
+    parameters = inspect.signature(made).parameters
+    unknown = [option for option in options if option not in parameters]
+    if unknown:
+        known = ", ".join(parameters) or "none"
+        raise BadOption(f"{kind} {name!r} has no option {unknown[0]!r} (it has: {known})")
+    try:
+        inspect.signature(made).bind(*arguments, **options)
+    except TypeError as error:
+        raise BadOption(
+            f"{kind} {name!r} cannot be built from its name alone: {error}; construct it yourself"
+        ) from error
+    return made(*arguments, **options)
