@@ -1,0 +1,58 @@
+"""The command `aetta`: one file a command, registered here. What a command needs is imported when it runs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from aetta import __version__
+from aetta.errors import AettaError
+
+__all__ = ["app", "main"]
+
+USER_ERROR, INTERRUPTED = 2, 130
+
+
+class Commands(TyperGroup):
+    """Turns what a user can cause into one message on stderr and an exit code, never a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except AettaError as error:
+            typer.secho(f"error: {error}", fg=typer.colors.RED, err=True)
+            raise typer.Exit(USER_ERROR) from error
+        except KeyboardInterrupt as stop:
+            typer.echo("interrupted", err=True)
+            raise typer.Exit(INTERRUPTED) from stop
+
+
+app = typer.Typer(
+    name="aetta",
+    cls=Commands,
+    help="Watch and repair any PyTorch classifier while it adapts at test time, with no labels.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"aetta {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and leave.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """The entry point: exit code 0, 2 for what the user can put right, 130 for Ctrl-C."""
+    app()
