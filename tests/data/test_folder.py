@@ -42,7 +42,7 @@ def test_grey_and_transparent_images_become_three_channels(tmp_path: Path) -> No
 
 
 def test_bad_folders_are_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no folder .*nowhere"):
+    with pytest.raises(DataError, match=r"no folder .*nowhere"):
         image_folder(tmp_path / "nowhere")
     with pytest.raises(DataError, match="has no sub-folders"):
         image_folder(tmp_path)

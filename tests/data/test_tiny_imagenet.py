@@ -53,7 +53,7 @@ def test_halving_rounds_the_mean_of_each_box() -> None:
 
 
 def test_training_images_lie_in_a_folder_for_each_class(tiny: Path) -> None:
-    with pytest.raises(DataError, match="n00000000/images.*incomplete or absent"):
+    with pytest.raises(DataError, match=r"n00000000/images.*incomplete or absent"):
         tiny_imagenet(tiny, "train")
     for wnid in WNIDS:
         image_tree(tiny / "train" / wnid, ["images"], n=1)
