@@ -52,6 +52,7 @@ class Aetta(Estimator):
     STATE: ClassVar[tuple[str, ...]] = ("error", "recent")
     COST: ClassVar[Cost] = Cost(forwards=10)
     NEEDS: ClassVar[str] = "dropout sites (found in ResNets, ViTs, ConvNeXts; nameable)"
+    SEES_COLLAPSE: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -21,6 +21,7 @@ class Estimator(Stateful):
 
     COST: ClassVar[Cost] = Cost()
     NEEDS: ClassVar[str] = "nothing"
+    SEES_COLLAPSE: ClassVar[bool] = False  # whether a model that only ever says one class is estimated low
 
     def forget(self) -> None:
         """The model was reset: drop what is remembered of the one before. Published code forgets to."""

@@ -16,11 +16,12 @@ class Recovery(Stateful):
     """When and how to repair an adapter.
 
     `recover` is called once after each adaptation. It says what it did, or None where it did nothing; it never says
-    it acted when it did not.
+    it acted when it did not, and it is quiet on a first, healthy step unless it says it acts ALWAYS.
     """
 
     COST: ClassVar[Cost] = Cost()
     NEEDS: ClassVar[str] = "nothing"
+    ALWAYS: ClassVar[bool] = False  # whether it acts on every step, the first included
 
     @abstractmethod
     def recover(self, adapter: Adapter, step: Step) -> Repair | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from aetta._types import Repair, Step
 from aetta.adapters.base import Adapter
 from aetta.recovery.base import Recovery, hard_reset
@@ -11,6 +13,8 @@ __all__ = ["Episodic"]
 
 class Episodic(Recovery):
     """Reset after every batch. As predictions are served before adapting, that is no adaptation at all."""
+
+    ALWAYS: ClassVar[bool] = True
 
     def recover(self, adapter: Adapter, step: Step) -> Repair | None:
         return hard_reset(adapter, "the batch is over")
