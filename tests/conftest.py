@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-torch.set_num_threads(1)  # small tensors: threads would only wait for one another, and processes already share the cores
+torch.set_num_threads(
+    1
+)  # small tensors: threads would only wait for one another, and processes already share the cores
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 

@@ -94,7 +94,8 @@ class Adapter(Stateful):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go back to a state of the same method on a model of the same shape; nothing changes when it is another."""
-        saved = state.get("state", {}).get("model") if isinstance(state, Mapping) else None
+        inner = state.get("state") if isinstance(state, Mapping) else None
+        saved = inner.get("model") if isinstance(inner, Mapping) else None
         if isinstance(saved, Mapping):
             _check_same_model(self.model, saved)
         super().load_state_dict(state)

@@ -83,7 +83,7 @@ class Aetta(Estimator):
         rate = default_rate(probe.classes) if self.rate is None else self.rate
         runs = probe.dropout(self.samples, rate, shared=self.shared_masks)  # [passes, batch, classes]
         if not bool(torch.isfinite(runs).all() & torch.isfinite(probe.logits).all()):
-            return self._estimate(1.0, 1 - 1 / probe.classes, 0.25, {"finite": 0.0})
+            return self._estimate(1.0, 1 - 1 / probe.classes, 0.25, {"finite": 0.0}, len(probe.images))
         agreement = (runs.argmax(2) == probe.labels).double().mean(0)  # [batch]
         disagreement = 1 - float(agreement.mean())
         ratio = skew(self._average(runs.softmax(2).mean((0, 1)), len(probe.images)), floor=self.floor)
@@ -92,7 +92,7 @@ class Aetta(Estimator):
         weight = raw / max(disagreement, 0.5 / draws)
         variance = weight**2 * batch_variance(agreement, self.samples)
         details = {"disagreement": disagreement, "skew": ratio, "raw": 1 - raw}
-        return self._estimate(disagreement, raw, variance, details)
+        return self._estimate(disagreement, raw, variance, details, len(probe.images))
 
     def _average(self, mean: Tensor, count: int) -> Tensor:
         """The softmax averaged over at least `images` recent images; over this batch alone where that is enough."""
@@ -104,12 +104,14 @@ class Aetta(Estimator):
         total = sum(int(n) for _, n in self.recent)
         return torch.stack([m.to(mean) * (int(n) / total) for m, n in self.recent]).sum(0)  # type: ignore[union-attr]
 
-    def _estimate(self, disagreement: float, raw: float, variance: float, details: dict[str, float]) -> Estimate:
+    def _estimate(
+        self, disagreement: float, raw: float, variance: float, details: dict[str, float], images: int
+    ) -> Estimate:
         if self.error is None:
             self.error = disagreement if self.start == "disagreement" and self.smoothing else raw
         self.error = self.smoothing * self.error + (1 - self.smoothing) * raw
         accuracy = min(1.0, max(0.0, 1 - self.error))
-        low, high = wilson(accuracy, min(0.25, variance + (raw - self.error) ** 2))
+        low, high = wilson(accuracy, min(0.25, variance + (raw - self.error) ** 2), images=images)
         return Estimate(accuracy, low, high, details)
 
 

@@ -35,4 +35,5 @@ class SoftmaxScore(Estimator):
         if not bool(torch.isfinite(right).all()):
             return Estimate(1 / probe.classes, details={"finite": 0.0})
         accuracy = float(right.mean())
-        return Estimate(accuracy, *wilson(accuracy, float((right * (1 - right)).sum()) / len(right) ** 2))
+        variance = float((right * (1 - right)).sum()) / len(right) ** 2
+        return Estimate(accuracy, *wilson(accuracy, variance, images=len(right)))

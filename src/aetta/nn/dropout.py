@@ -7,6 +7,7 @@ are given N groups (`norm.grouped`), so that each pass is exactly what it would 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ def default_rate(classes: int) -> float:
     >>> [round(default_rate(classes), 2) for classes in (10, 100, 1000)]
     [0.4, 0.3, 0.2]
     """
-    return min(0.5, max(0.05, 0.5 - 0.1 * float(torch.log10(torch.tensor(float(classes))))))
+    return min(0.5, max(0.05, 0.5 - 0.1 * math.log10(classes)))
 
 
 def default_sites(model: nn.Module) -> tuple[str, ...]:
@@ -179,24 +180,19 @@ def _tensor(output: Any, site: str) -> tuple[Tensor, Callable[[Tensor], Any]]:
 
 
 def _trunk(model: nn.Module) -> tuple[str, list[str]] | None:
-    """The sequence of blocks that holds most of the model's parameters, if it holds more than half."""
-    total = sum(parameter.numel() for parameter in model.parameters())
-    best: tuple[int, int, str, list[str]] | None = None
+    """The sequence of blocks that holds most of the model's parameters: the innermost that holds nearly all of them."""
+    best, size = None, 0.5 * _size(model)
     for name, module in model.named_modules():
-        if not isinstance(module, nn.Sequential | nn.ModuleList):
-            continue
-        blocks = [child for child, block in module.named_children() if any(True for _ in block.parameters())]
-        size = sum(parameter.numel() for parameter in module.parameters())
-        if len(blocks) > 1 and 2 * size > total and (best is None or (size, len(blocks)) > best[:2]):
-            best = (size, len(blocks), name, blocks)
-    if best is None:
-        return None
-    # The head at the end of a plain sequence is no block: dropout behind it would drop logits.
-    blocks = best[3]
-    inner = dict(model.named_modules())
-    if len(blocks) > 1 and isinstance(inner[_join(best[2], blocks[-1])], nn.Linear):
-        blocks = blocks[:-1]
-    return best[2], blocks
+        blocks = [child for child, block in module.named_children() if _size(block)]
+        if isinstance(module, nn.Sequential | nn.ModuleList) and len(blocks) > 1 and _size(module) >= size:
+            if isinstance(module.get_submodule(blocks[-1]), nn.Linear):
+                blocks.pop()  # the head of a plain sequence: dropout behind it would drop logits
+            best, size = (name, blocks), 0.9 * _size(module)
+    return best
+
+
+def _size(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
 
 
 def _candidates(model: nn.Module) -> list[str]:

@@ -65,12 +65,15 @@ def ema_(average: nn.Module, new: nn.Module, keep: float) -> None:
     torch._foreach_add_(olds, news, alpha=1 - keep)
 
 
-def wilson(share: float, variance: float, level: float = 1.6448536269514722) -> tuple[float, float]:
+def wilson(
+    share: float, variance: float, *, images: int | None = None, level: float = 1.6448536269514722
+) -> tuple[float, float]:
     """An interval for a share whose estimate has this variance, always inside [0, 1]: Wilson's score interval.
 
     The variance of a binomial share is share * (1 - share) / n; solved for n, it gives the number of images the
     estimate is worth, and Wilson's interval for that many.
 
+    images: How many images the share is of: it is a multiple of 1 / images, and half of that is added on each side.
     level: How many standard deviations wide; 1.645 covers 90 %.
 
     >>> low, high = wilson(0.5, 0.25 / 64)
@@ -85,6 +88,7 @@ def wilson(share: float, variance: float, level: float = 1.6448536269514722) -> 
     n = inner * (1 - inner) / max(variance, 1e-9)
     middle = (share + level**2 / (2 * n)) / (1 + level**2 / n)
     half = level / (1 + level**2 / n) * (share * (1 - share) / n + level**2 / (4 * n**2)) ** 0.5
+    half += 0.5 / images if images else 0.0
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
