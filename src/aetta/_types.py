@@ -78,6 +78,8 @@ class Step:
     domain: Where the batch came from, if the caller said so.
     repair: What the recovery did after this batch, or None.
     accuracy: The true accuracy, if the caller gave labels.
+    drift: How far the adapted parameters are from the source, as a share of their norm.
+    seconds: How long each phase took: "predict" where the monitor served too, "estimate", "adapt", "recover".
     """
 
     index: int
@@ -87,6 +89,8 @@ class Step:
     domain: str | None = None
     repair: Repair | None = None
     accuracy: float | None = None
+    drift: float | None = None
+    seconds: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     @property
     def recovered(self) -> bool:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from torch import Tensor, nn
 
 from aetta import registry, state
-from aetta._types import Cost, Step
+from aetta._types import Batch, Cost, Step
 from aetta.adapters.base import Adapter
 from aetta.errors import BadInput, BadOption, UnsuitableModel
 from aetta.estimators.base import Estimator
@@ -46,9 +49,11 @@ class Monitor(state.Stateful):
     sites: Where dropout sits; found by itself if not given.
     chunk: How many dropout passes run as one forward; all if not given.
     pixel_range: The values images may have; None for a model whose inputs are no images in [0, 1].
+
+    While `frozen` is set, it goes on serving and estimating, and neither adapts nor repairs.
     """
 
-    STATE: ClassVar[tuple[str, ...]] = ("index", "classes", "adapter", "estimators", "recovery")
+    STATE: ClassVar[tuple[str, ...]] = ("index", "classes", "frozen", "adapter", "estimators", "recovery")
 
     def __init__(
         self,
@@ -69,13 +74,17 @@ class Monitor(state.Stateful):
         self.rng, self.sites, self.chunk, self.pixel_range = Rng(seed), sites, chunk, pixel_range
         self.index = 0
         self.classes: int | None = None
+        self.frozen = False
         self._channels = _input_channels(adapter.predictor)
         self._lock = threading.RLock()
 
     def __call__(self, images: Tensor, *, labels: Tensor | None = None, domain: str | None = None) -> Step:
         """Serve a batch and digest it."""
         with self._lock:
-            return self.digest(images, self.serve(images), labels=labels, domain=domain)
+            seconds: dict[str, float] = {}
+            with _timed(seconds, "predict"):
+                logits = self.serve(images)
+            return self._digested(Batch(images, labels, domain), logits, seconds)
 
     def serve(self, images: Tensor) -> Tensor:
         """The answer for a batch, [batch, classes]: one forward pass, and nothing changes."""
@@ -94,30 +103,39 @@ class Monitor(state.Stateful):
         domain: Only told on (`Step.domain`).
         """
         check_images(images, channels=self._channels, pixel_range=self.pixel_range)
-        self._check_logits(images, logits)
-        if labels is not None:
-            check_labels(labels, batch=len(images), classes=logits.shape[1])
+        return self._digested(Batch(images, labels, domain), logits, {})
+
+    def _digested(self, batch: Batch, logits: Tensor, seconds: dict[str, float]) -> Step:
+        self._check_logits(batch.images, logits)
+        if batch.labels is not None:
+            check_labels(batch.labels, batch=len(batch.images), classes=logits.shape[1])
         with self._lock:
             with state.all_or_nothing(self.adapter, self.recovery, *self.estimators.values()):
-                step = self._digest(images, logits.detach(), labels, domain)
+                step = self._digest(batch, logits.detach(), seconds)
             self.index, self.classes = self.index + 1, logits.shape[1]
             for recorder in self.recorders:
                 self._record(recorder, step)
         return step
 
-    def _digest(self, images: Tensor, logits: Tensor, labels: Tensor | None, domain: str | None) -> Step:
-        probe = self.probe(images, logits)
-        estimates = {name: estimator.observe(probe) for name, estimator in self.estimators.items()}
-        loss = self.adapter.adapt(images, logits)
-        accuracy = None if labels is None else float((logits.argmax(1) == labels).float().mean())
-        step = Step(self.index, logits, estimates, loss, domain, None, accuracy)
-        repair = self.recovery.recover(self.adapter, step)
-        if repair is None:
-            return step
-        if repair.action == "reset":  # what they remember is of a model that is gone
-            for estimator in self.estimators.values():
-                estimator.forget()
-        return Step(self.index, logits, estimates, loss, domain, repair, accuracy)
+    def _digest(self, batch: Batch, logits: Tensor, seconds: dict[str, float]) -> Step:
+        with _timed(seconds, "estimate"):
+            probe = self.probe(batch.images, logits)
+            estimates = {name: estimator.observe(probe) for name, estimator in self.estimators.items()}
+        accuracy = None if batch.labels is None else float((logits.argmax(1) == batch.labels).float().mean())
+        step = Step(self.index, logits, estimates, domain=batch.domain, accuracy=accuracy, seconds=seconds)
+        if self.frozen:
+            return replace(step, drift=self.adapter.drift())
+        with _timed(seconds, "adapt"):
+            step = replace(step, loss=self.adapter.adapt(batch.images, logits))
+        with _timed(seconds, "recover"):
+            repair = self.recovery.recover(self.adapter, step)
+        if repair is not None and repair.action == "reset":  # what they remember is of a model that is gone
+            self._forget()
+        return replace(step, repair=repair, drift=self.adapter.drift())
+
+    def _forget(self) -> None:
+        for estimator in self.estimators.values():
+            estimator.forget()
 
     def probe(self, images: Tensor, logits: Tensor) -> Probe:
         """The batch as the estimators see it."""
@@ -180,6 +198,12 @@ class Monitor(state.Stateful):
         with self._lock:
             super().load_state_dict(state)
 
+    def rollback(self, state: Mapping[str, Any]) -> None:
+        """Go back to an earlier `state_dict`; the count of batches goes on, and what is frozen stays frozen."""
+        with self._lock:
+            inner = {**state.get("state", {}), "index": self.index, "frozen": self.frozen}
+            self.load_state_dict({**state, "state": inner})
+
     def reset(self) -> None:
         """Start again from the source: adapter, estimators and recovery. The count of batches goes on."""
         with self._lock:
@@ -229,6 +253,13 @@ def monitor(
     watching = _by_name([registry.create_for("estimator", e, model) if isinstance(e, str) else e for e in chosen])
     repairing = registry.create("recovery", recovery) if isinstance(recovery, str) else recovery
     return Monitor(built, watching, recovery=repairing, recorders=recorders, **options)
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], phase: str) -> Iterator[None]:
+    start = time.perf_counter()
+    yield
+    seconds[phase] = time.perf_counter() - start
 
 
 def _by_name(estimators: Estimator | Sequence[Estimator] | Mapping[str, Estimator]) -> dict[str, Estimator]:

@@ -92,6 +92,22 @@ class Adapter(Stateful):
         """The parameters that are trained, by name."""
         return {name: parameter for name, parameter in self.student.named_parameters() if parameter.requires_grad}
 
+    @torch.no_grad()
+    def drift(self) -> float:
+        """How far the adapted parameters have moved from the source: ||w - w0|| / ||w0||; 0 where none is adapted.
+
+        Of the predictor, whose predictions are served.
+        """
+        holder = next((name for name in self.STATE if getattr(self, name) is self.predictor), None)
+        names = list(self.adapted())
+        if holder is None or not names:
+            return 0.0
+        parameters, initial = dict(self.predictor.named_parameters()), self._initial[holder]
+        source = [initial[name] for name in names]
+        moved = torch._foreach_norm(torch._foreach_sub([parameters[name].detach() for name in names], source))
+        size = torch.stack(torch._foreach_norm(source)).norm().clamp(min=torch.finfo(source[0].dtype).tiny)
+        return float(torch.stack(moved).norm() / size)
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go back to a state of the same method on a model of the same shape; nothing changes when it is another."""
         inner = state.get("state") if isinstance(state, Mapping) else None

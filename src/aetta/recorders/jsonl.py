@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ class Jsonl:
         self.path.parent.mkdir(parents=True, exist_ok=True)
 
     def record(self, step: Step) -> None:
-        line = json.dumps(as_row(step), allow_nan=False) + "\n"
+        line = json.dumps({"time": round(time.time(), 3), **as_row(step)}, allow_nan=False) + "\n"
         with self.path.open("a", encoding="utf-8") as file:
             file.write(line)
 
@@ -51,6 +52,8 @@ def as_row(step: Step) -> dict[str, Any]:
         "accuracy": step.accuracy,
         "loss": None if step.loss is None else _finite(step.loss),
         "estimates": estimates,
+        "drift": None if step.drift is None else _finite(step.drift),
+        "seconds": {phase: round(spent, 6) for phase, spent in step.seconds.items()},
         "predicted": predicted,
         "repair": step.repair
         and {"action": step.repair.action, "reason": step.repair.reason, "restored": list(step.repair.restored)},
