@@ -1,0 +1,5 @@
+"""`python -m aetta` is the command `aetta`."""
+
+from aetta.cli import main
+
+main()
