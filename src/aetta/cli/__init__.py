@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from aetta import __version__
+from aetta.cli.check import check
+from aetta.cli.doctor import doctor
+from aetta.cli.list import list_names
 from aetta.errors import AettaError
 
 __all__ = ["app", "main"]
@@ -50,7 +55,13 @@ def _options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and leave.")
     ] = False,
 ) -> None:
-    pass
+    if os.getcwd() not in sys.path:  # so that package.module:Class finds what lies here, as with python -m
+        sys.path.append(os.getcwd())
+
+
+app.command("check")(check)
+app.command("doctor")(doctor)
+app.command("list")(list_names)
 
 
 def main() -> None:
