@@ -2,5 +2,9 @@
 
 from aetta.recorders.alarm import Alarm
 from aetta.recorders.jsonl import Jsonl
+from aetta.recorders.mlflow import Mlflow
+from aetta.recorders.opentelemetry import OpenTelemetry
+from aetta.recorders.prometheus import Prometheus
+from aetta.recorders.tensorboard import TensorBoard
 
-__all__ = ["Alarm", "Jsonl"]
+__all__ = ["Alarm", "Jsonl", "Mlflow", "OpenTelemetry", "Prometheus", "TensorBoard"]
