@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 from aetta import __version__
 from aetta.cli.check import check
 from aetta.cli.doctor import doctor
+from aetta.cli.export import export
 from aetta.cli.list import list_names
 from aetta.errors import AettaError
 
@@ -62,6 +63,7 @@ def _options(
 app.command("check")(check)
 app.command("doctor")(doctor)
 app.command("list")(list_names)
+app.add_typer(export, name="export")
 
 
 def main() -> None:
