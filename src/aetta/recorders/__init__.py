@@ -6,5 +6,6 @@ from aetta.recorders.mlflow import Mlflow
 from aetta.recorders.opentelemetry import OpenTelemetry
 from aetta.recorders.prometheus import Prometheus
 from aetta.recorders.tensorboard import TensorBoard
+from aetta.recorders.webhook import Webhook
 
-__all__ = ["Alarm", "Jsonl", "Mlflow", "OpenTelemetry", "Prometheus", "TensorBoard"]
+__all__ = ["Alarm", "Jsonl", "Mlflow", "OpenTelemetry", "Prometheus", "TensorBoard", "Webhook"]
