@@ -27,7 +27,8 @@ class Probe:
     rng: Where dropout masks come from. They depend on its seed, the rate and the pass alone, so that any number of
         estimators share them, in any order.
     sites: Where dropout sits; found by itself if not given.
-    chunk: How many dropout passes run as one forward; all if not given.
+    chunk: How many dropout passes run as one forward; what fits into memory if not given.
+    dtype: The precision of the dropout passes, by autocast: torch.bfloat16 is about twice as fast; None leaves it.
     """
 
     def __init__(
@@ -41,11 +42,12 @@ class Probe:
         rng: Rng | None = None,
         sites: Sequence[str] | None = None,
         chunk: int | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         self.model, self.images, self.logits = model, images, logits
         self.rng = Rng() if rng is None else rng
         self._inference, self._predict = inference, predict
-        self._sites, self._chunk = sites, chunk
+        self._sites, self._chunk, self._dtype = sites, chunk, dtype
         self._runs: dict[tuple[float, bool], Tensor] = {}
 
     @cached_property
@@ -93,7 +95,8 @@ class Probe:
         return done[:samples]
 
     def _pass(self, samples: int, rate: float, masks: Mask, start: int) -> Tensor:
-        with self._inference():
+        device = self.images.device.type
+        with self._inference(), torch.autocast(device, dtype=self._dtype, enabled=self._dtype is not None):
             return dropped_logits(
                 self.model,
                 self.images,
@@ -103,4 +106,4 @@ class Probe:
                 sites=self.sites,
                 chunk=self._chunk,
                 start=start,
-            )
+            ).to(self.logits.dtype)

@@ -47,6 +47,16 @@ class Rng:
         """Uniform numbers in [0, 1), shaped like the tensor, on its device; drawn in float32."""
         return torch.rand(tensor.shape, generator=self.generator(tensor.device), device=tensor.device)
 
+    def keep_(self, mask: Tensor, share: float) -> Tensor:
+        """Fill a boolean tensor with True for a share of its elements, each on its own; return it.
+
+        Sixteen random bits decide each element, so the share is rounded to 1 / 65536: a quarter of the draws.
+        """
+        words = torch.empty(-(-mask.numel() // 4), dtype=torch.int64, device=mask.device)
+        words.random_(-(2**63), None, generator=self.generator(mask.device))
+        bits = words.view(torch.int16)[: mask.numel()].view(mask.shape)
+        return torch.lt(bits, round(share * 2**16) - 2**15, out=mask) if share < 1 else mask.fill_(True)
+
     def normal_like(self, tensor: Tensor) -> Tensor:
         """Standard normal numbers, shaped like the tensor, with its device and dtype."""
         return torch.randn(tensor.shape, generator=self.generator(tensor.device), device=tensor.device).to(tensor.dtype)

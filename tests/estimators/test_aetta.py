@@ -74,14 +74,14 @@ def test_a_collapsed_model_is_never_estimated_right():
 def test_smoothing_starts_from_the_first_disagreement():
     model, images = tiny_model(), tiny_images(0, 64)
     probe = Probe(model, images, model(images).detach())
-    estimate = Aetta(samples=5, floor=0.0).observe(probe)
+    estimate = Aetta(samples=5).observe(probe)
     runs = probe.dropout(5, 0.5 - 0.1 * math.log10(5))
     disagreement = 1 - (runs.argmax(2) == probe.labels).float().mean().item()
-    raw = min(0.8, disagreement * skew(runs.softmax(2).mean((0, 1))) ** -3)
+    raw = min(0.8, disagreement * skew(runs.softmax(2).mean((0, 1)), floor=1e-6) ** -3)
     assert estimate.details["disagreement"] == pytest.approx(disagreement)
     assert estimate.accuracy == pytest.approx(1 - (0.6 * disagreement + 0.4 * raw), abs=1e-6)
-    assert Aetta(samples=5, start="error", floor=0.0).observe(probe).accuracy == pytest.approx(1 - raw, abs=1e-6)
-    assert Aetta(samples=5, smoothing=0.0, floor=0.0).observe(probe).accuracy == pytest.approx(1 - raw, abs=1e-6)
+    assert Aetta(samples=5, start="error").observe(probe).accuracy == pytest.approx(1 - raw, abs=1e-6)
+    assert Aetta(samples=5, smoothing=0.0).observe(probe).accuracy == pytest.approx(1 - raw, abs=1e-6)
 
 
 def test_small_batches_share_their_skew():
@@ -136,3 +136,24 @@ def test_the_interval_covers_what_it_says_where_the_truth_is_known(spread, sampl
 def test_a_larger_batch_has_a_narrower_interval(batch):
     agreement = torch.linspace(0, 1, batch, dtype=torch.float64)
     assert batch_variance(torch.cat([agreement, agreement]), 10) < batch_variance(agreement, 10)
+
+
+def test_sampling_stops_when_it_knows_enough():
+    model, images = tiny_model(), tiny_images(0, 64)
+    probe = Probe(model, images, model(images).detach())
+    loose, strict = (Aetta(samples=12, tolerance=tolerance).observe(probe) for tolerance in (0.2, 1e-9))
+    assert loose.details["samples"] == 3
+    assert strict.details["samples"] == 12
+    assert strict.accuracy == Aetta(samples=12).observe(probe).accuracy
+    between = Aetta(samples=12, tolerance=0.045).observe(probe)
+    assert 3 < between.details["samples"] < 12
+    assert between.accuracy == pytest.approx(strict.accuracy, abs=0.05)
+
+
+def test_half_precision_moves_the_estimate_little():
+    model, images = tiny_model(), tiny_images(0, 64)
+    logits = model(images).detach()
+    full = Aetta().observe(Probe(model, images, logits))
+    half = Aetta().observe(Probe(model, images, logits, dtype=torch.bfloat16))
+    assert half.accuracy == pytest.approx(full.accuracy, abs=0.01)
+    assert half.accuracy != full.accuracy, "nothing ran in half precision"

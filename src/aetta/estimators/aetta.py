@@ -16,7 +16,11 @@ from aetta.nn.dropout import default_rate
 from aetta.nn.functional import wilson
 from aetta.probe import Probe
 
-__all__ = ["Aetta", "batch_variance", "robust_error", "skew"]
+__all__ = ["Aetta", "batch_variance", "draw_variance", "robust_error", "skew"]
+
+
+FLOOR = 1e-6  # inside the logarithm of the entropy, as the authors have it
+STRIDE = 3  # passes between two looks at whether there are enough
 
 
 class Aetta(Estimator):
@@ -38,9 +42,9 @@ class Aetta(Estimator):
     alpha: The exponent of the skew; 0 is plain disagreement.
     smoothing: How much of the previous error is kept; 0 does not smooth.
     start: What smoothing starts from: "disagreement", the first batch's PDD, as the authors' code does, or "error".
-    floor: Added inside the logarithm of the entropy, as the authors' code does.
     images: The skew is measured over at least so many recent images, since one small batch always looks skewed.
     shared_masks: One dropout mask for the whole batch, so that a pass is one network, instead of one for each image.
+    tolerance: Stop before `samples` passes when the luck of the draws is below this, two standard deviations of it.
 
     >>> from aetta.models.resnet import cifar_resnet20
     >>> model, images = cifar_resnet20().eval(), torch.rand(8, 3, 32, 32)
@@ -62,16 +66,16 @@ class Aetta(Estimator):
         alpha: float = 3.0,
         smoothing: float = 0.6,
         start: str = "disagreement",
-        floor: float = 1e-6,
         images: int = 64,
         shared_masks: bool = False,
+        tolerance: float | None = None,
     ) -> None:
         if samples < 1 or not (rate is None or 0 <= rate < 1) or not 0 <= smoothing < 1:
             raise BadOption(f"samples {samples} >= 1, rate {rate} and smoothing {smoothing} in [0, 1) are needed")
         if start not in ("disagreement", "error"):
             raise BadOption(f"start is {start!r}; it must be 'disagreement' or 'error'")
         self.samples, self.rate, self.alpha, self.smoothing = samples, rate, alpha, smoothing
-        self.start, self.floor, self.images, self.shared_masks = start, floor, images, shared_masks
+        self.start, self.images, self.shared_masks, self.tolerance = start, images, shared_masks, tolerance
         self.error: float | None = None
         self.recent: deque[list[Tensor | int]] = deque()
 
@@ -81,18 +85,29 @@ class Aetta(Estimator):
 
     def observe(self, probe: Probe) -> Estimate:
         rate = default_rate(probe.classes) if self.rate is None else self.rate
-        runs = probe.dropout(self.samples, rate, shared=self.shared_masks)  # [passes, batch, classes]
+        runs = self._runs(probe, rate)  # [passes, batch, classes]
         if not bool(torch.isfinite(runs).all() & torch.isfinite(probe.logits).all()):
             return self._estimate(1.0, 1 - 1 / probe.classes, 0.25, {"finite": 0.0}, len(probe.images))
         agreement = (runs.argmax(2) == probe.labels).double().mean(0)  # [batch]
         disagreement = 1 - float(agreement.mean())
-        ratio = skew(self._average(runs.softmax(2).mean((0, 1)), len(probe.images)), floor=self.floor)
-        draws = len(agreement) * self.samples
+        ratio = skew(self._average(runs.softmax(2).mean((0, 1)), len(probe.images)), floor=FLOOR)
+        draws = runs.shape[0] * runs.shape[1]
         raw = robust_error(disagreement, ratio, self.alpha, classes=probe.classes, draws=draws)
         weight = raw / max(disagreement, 0.5 / draws)
-        variance = weight**2 * batch_variance(agreement, self.samples)
-        details = {"disagreement": disagreement, "skew": ratio, "raw": 1 - raw}
+        variance = weight**2 * batch_variance(agreement, len(runs))
+        details = {"disagreement": disagreement, "skew": ratio, "raw": 1 - raw, "samples": float(len(runs))}
         return self._estimate(disagreement, raw, variance, details, len(probe.images))
+
+    def _runs(self, probe: Probe, rate: float) -> Tensor:
+        """The dropout passes: all of them, or as many as it takes to know the disagreement well enough."""
+        if self.tolerance is None:
+            return probe.dropout(self.samples, rate, shared=self.shared_masks)
+        for samples in range(STRIDE, self.samples, STRIDE):
+            runs = probe.dropout(samples, rate, shared=self.shared_masks)
+            agreement = (runs.argmax(2) == probe.labels).double().mean(0)
+            if 2 * math.sqrt(draw_variance(agreement, samples)) < self.tolerance:
+                return runs
+        return probe.dropout(self.samples, rate, shared=self.shared_masks)
 
     def _average(self, mean: Tensor, count: int) -> Tensor:
         """The softmax averaged over at least `images` recent images; over this batch alone where that is enough."""
@@ -160,3 +175,9 @@ def batch_variance(agreement: Tensor, samples: int) -> float:
     """
     right = (agreement * samples + 0.5) / (samples + 1)
     return float((right * (1 - right)).sum()) / len(agreement) ** 2
+
+
+def draw_variance(agreement: Tensor, samples: int) -> float:
+    """The variance of the mean agreement that is due to the draws alone: what more passes would take away."""
+    right = (agreement * samples + 0.5) / (samples + 1)
+    return float((right * (1 - right)).sum()) / samples / len(agreement) ** 2

@@ -8,10 +8,12 @@ are given N groups (`norm.grouped`), so that each pass is exactly what it would 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +23,7 @@ from aetta.nn import norm
 from aetta.nn.functional import logits_of
 from aetta.rng import Rng
 
-__all__ = ["Mask", "default_rate", "default_sites", "dropped_logits", "dropping_out", "sample_masks"]
+__all__ = ["Mask", "default_rate", "default_sites", "dropped_logits", "dropping_out", "fitting_chunk", "sample_masks"]
 
 GROUPS = 4
 Mask = Callable[[int, Tensor, range], Tensor]  # (site, output of one pass, which passes) -> keep, [passes, batch, ...]
@@ -75,8 +77,11 @@ class sample_masks:  # noqa: N801  (a function with options)
     shared: bool = False
 
     def __call__(self, site: int, output: Tensor, passes: range) -> Tensor:
-        like = output[:1] if self.shared else output
-        return torch.stack([self.rng.child(index, site).uniform_like(like) >= self.rate for index in passes])
+        shape = output[:1].shape if self.shared else output.shape
+        masks = torch.empty((len(passes), *shape), dtype=torch.bool, device=output.device)
+        for mask, index in zip(masks, passes, strict=True):
+            self.rng.child(index, site).keep_(mask, 1 - self.rate)
+        return masks
 
 
 @contextmanager
@@ -95,9 +100,10 @@ def dropping_out(model: nn.Module, sites: Sequence[str], rate: float, masks: Mas
     def widen(site: int) -> Callable[..., Any]:
         def hook(module: nn.Module, inputs: Any, output: Any) -> Any:
             tensor, rebuild = _tensor(output, sites[site])
+            scale = 1 / (1 - rate)
             if not rows:
                 rows.append(len(tensor))
-                tensor = tensor.expand(len(passes), *tensor.shape)
+                tensor, scale = (tensor * scale).expand(len(passes), *tensor.shape), 1.0
                 mode.append(norm.grouped(len(passes), len(passes) * rows[0]) if len(passes) > 1 else nullcontext())
                 mode[0].__enter__()
             elif len(tensor) == len(passes) * rows[0]:
@@ -107,8 +113,9 @@ def dropping_out(model: nn.Module, sites: Sequence[str], rate: float, masks: Mas
                     f"dropout site {sites[site]!r} gave {len(tensor)} rows, not {len(passes)} x {rows[0]}: it must lie "
                     "behind the first site, with the batch as its first axis"
                 )
-            keep = masks(site, tensor[0], passes)
-            dropped = torch.where(keep, tensor / (1 - rate), tensor.new_zeros(()))
+            dropped = tensor * masks(site, tensor[0], passes)
+            if scale != 1.0:
+                dropped.mul_(scale)
             return rebuild(dropped.flatten(0, 1))
 
         return hook
@@ -139,13 +146,13 @@ def dropped_logits(
 
     samples: How many passes (N).
     sites: Where; `default_sites` if not given.
-    chunk: How many passes run as one forward; all of them if not given. It bounds memory, and changes no mask.
+    chunk: How many passes run as one forward; what fits into memory if not given. It changes no mask.
     """
     if samples < 1:
         raise BadOption(f"samples is {samples}; at least one dropout pass is needed")
     sites = default_sites(model) if sites is None else sites
     runs = []
-    step = chunk or samples
+    step = chunk or fitting_chunk(model, images, sites)
     for first in range(start, samples, step):
         passes = range(first, min(samples, first + step))
         with dropping_out(model, sites, rate, masks, passes):
@@ -157,6 +164,49 @@ def dropped_logits(
             )
         runs.append(logits.view(len(passes), len(images), -1))
     return torch.cat(runs)
+
+
+def fitting_chunk(model: nn.Module, images: Tensor, sites: Sequence[str]) -> int:
+    """How many passes fit into a part of the free memory: at most 2 GiB on a CPU, where larger ones gain nothing.
+
+    A pass is taken to need four times the output of the first site, which is the largest thing behind it.
+    """
+    sizes = _SIZES.setdefault(model, {})
+    key = (tuple(images.shape[1:]), images.dtype, tuple(sites))
+    if key not in sizes:
+        sizes[key] = _first_output(model, images[:1], sites)
+    if images.device.type == "cuda":
+        free = torch.cuda.mem_get_info(images.device)[0] // 2
+    else:
+        free = min(2 * 2**30, _free_memory() // 4)
+    return max(1, int(free // max(1, 4 * sizes[key] * len(images))))
+
+
+_SIZES: WeakKeyDictionary[nn.Module, dict[Any, int]] = WeakKeyDictionary()
+
+
+def _first_output(model: nn.Module, image: Tensor, sites: Sequence[str]) -> int:
+    """The bytes of the largest output of a site, for one image."""
+    found: list[int] = []
+
+    def measure(_module: nn.Module, _inputs: Any, output: Any) -> None:
+        tensor, _ = _tensor(output, "")
+        found.append(tensor.numel() * tensor.element_size())
+
+    handles = [module.register_forward_hook(measure) for module in _modules(model, sites)]
+    try:
+        model(image)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return max(found, default=0)
+
+
+def _free_memory() -> int:
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # not every system tells
+        return 8 * 2**30
 
 
 def _modules(model: nn.Module, sites: Sequence[str]) -> list[nn.Module]:
