@@ -14,6 +14,7 @@ from aetta.cli.check import check
 from aetta.cli.doctor import doctor
 from aetta.cli.export import export
 from aetta.cli.list import list_names
+from aetta.cli.watch import watch
 from aetta.errors import AettaError
 
 __all__ = ["app", "main"]
@@ -63,6 +64,7 @@ def _options(
 app.command("check")(check)
 app.command("doctor")(doctor)
 app.command("list")(list_names)
+app.command("watch")(watch)
 app.add_typer(export, name="export")
 
 
