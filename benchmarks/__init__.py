@@ -1,0 +1,1 @@
+"""Measurements, run by hand: speed as ratios within one run, tables, seeds."""
