@@ -17,7 +17,7 @@ from aetta.errors import (
     UnknownName,
     UnsuitableModel,
 )
-from aetta.estimators import Aetta, Estimator, SoftmaxScore
+from aetta.estimators import AdvPerturb, Aetta, Disagreement, Estimator, Gde, GdeStar, SoftmaxScore, SrcValid
 from aetta.models import Normalized, Subset, load_weights
 from aetta.monitor import Monitor, Recorder, monitor
 from aetta.probe import Probe
@@ -29,6 +29,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Adapter",
+    "AdvPerturb",
     "Aetta",
     "AettaError",
     "Alarm",
@@ -39,10 +40,13 @@ __all__ = [
     "CheckpointError",
     "Cost",
     "DataError",
+    "Disagreement",
     "Episodic",
     "Estimate",
     "EstimateDrop",
     "Estimator",
+    "Gde",
+    "GdeStar",
     "Jsonl",
     "MissingExtra",
     "Monitor",
@@ -56,6 +60,7 @@ __all__ = [
     "Rng",
     "SoftmaxScore",
     "Source",
+    "SrcValid",
     "Step",
     "Subset",
     "Tent",

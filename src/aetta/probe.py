@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from aetta.nn.dropout import Mask, default_sites, dropped_logits, sample_masks
 from aetta.nn.functional import logits_of
+from aetta.nn.weights import lent
 from aetta.rng import Rng
 
 __all__ = ["Probe"]
@@ -56,6 +57,11 @@ class Probe:
         return self.logits.softmax(1)
 
     @cached_property
+    def finite(self) -> bool:
+        """Whether every served logit is a number."""
+        return bool(torch.isfinite(self.logits).all())
+
+    @cached_property
     def labels(self) -> Tensor:
         """The served predictions, [batch]."""
         return self.logits.argmax(1)
@@ -77,9 +83,13 @@ class Probe:
             return logits_of(self.model(images))
 
     @torch.no_grad()
-    def predict(self, images: Tensor) -> Tensor:
-        """The logits the adapter would serve for any images."""
-        return self.forward(images) if self._predict is None else self._predict(images)
+    def predict(self, images: Tensor, *, weights: Mapping[str, Tensor] | None = None) -> Tensor:
+        """The logits the adapter would serve for any images.
+
+        weights: Other weights of the model to do it with, as `nn.weights.snapshot` gives them.
+        """
+        with nullcontext() if weights is None else lent(self.model, weights):
+            return self.forward(images) if self._predict is None else self._predict(images)
 
     def dropout(self, samples: int, rate: float, *, shared: bool = False) -> Tensor:
         """The logits of so many dropout passes over the batch, [samples, batch, classes].

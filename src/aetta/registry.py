@@ -21,8 +21,13 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "tent": "aetta.adapters.tent:Tent",
     },
     "estimator": {
+        "adv_perturb": "aetta.estimators.adv_perturb:AdvPerturb",
         "aetta": "aetta.estimators.aetta:Aetta",
+        "disagreement": "aetta.estimators.disagreement:Disagreement",
+        "gde": "aetta.estimators.gde:Gde",
+        "gde_star": "aetta.estimators.gde_star:GdeStar",
         "softmax_score": "aetta.estimators.softmax_score:SoftmaxScore",
+        "src_valid": "aetta.estimators.src_valid:SrcValid",
     },
     "recovery": {
         "episodic": "aetta.recovery.episodic:Episodic",

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, final
 
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 from aetta._types import Cost
 from aetta.errors import BadOption, CheckpointError
 from aetta.nn.functional import logits_of
+from aetta.nn.weights import own
 from aetta.state import Stateful, all_or_nothing
 
 __all__ = ["Adapter", "own"]
@@ -131,17 +131,6 @@ class Adapter(Stateful):
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         return value
-
-
-def own(model: nn.Module, trained: Iterable[str] = ()) -> nn.Module:
-    """A copy of a model in eval mode, nothing of which asks for gradients but the parameters named `trained`."""
-    model = getattr(model, "_orig_mod", model)  # a compiled model shares its parameters with the plain one
-    copied = copy.deepcopy(model).eval()
-    names = set(trained)
-    for name, parameter in copied.named_parameters():
-        parameter.requires_grad_(name in names)
-        parameter.grad = None
-    return copied
 
 
 def _check_same_model(model: nn.Module, saved: Mapping[str, Any]) -> None:

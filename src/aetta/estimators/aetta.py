@@ -13,10 +13,10 @@ from aetta._types import Cost, Estimate
 from aetta.errors import BadOption
 from aetta.estimators.base import Estimator
 from aetta.nn.dropout import default_rate
-from aetta.nn.functional import wilson
+from aetta.nn.functional import batch_variance, wilson
 from aetta.probe import Probe
 
-__all__ = ["Aetta", "batch_variance", "draw_variance", "robust_error", "skew"]
+__all__ = ["Aetta", "draw_variance", "robust_error", "skew"]
 
 
 FLOOR = 1e-6  # inside the logarithm of the entropy, as the authors have it
@@ -165,16 +165,6 @@ def robust_error(
     if disagreement == 0 and draws is not None:
         disagreement = 0.5 / draws
     return max(0.0, min(ceiling, disagreement * min(math.pow(skew, -alpha), 1e300)))
-
-
-def batch_variance(agreement: Tensor, samples: int) -> float:
-    """The variance of the share of right images, given the share of `samples` passes that agree with each.
-
-    >>> batch_variance(torch.tensor([1.0, 1.0]), samples=1)
-    0.09375
-    """
-    right = (agreement * samples + 0.5) / (samples + 1)
-    return float((right * (1 - right)).sum()) / len(agreement) ** 2
 
 
 def draw_variance(agreement: Tensor, samples: int) -> float:

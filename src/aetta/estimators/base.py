@@ -5,11 +5,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar
 
+from torch import Tensor
+
 from aetta._types import Cost, Estimate
+from aetta.nn.functional import batch_variance, wilson
 from aetta.probe import Probe
 from aetta.state import Stateful
 
-__all__ = ["Estimator"]
+__all__ = ["Estimator", "by_agreement", "by_chance", "by_share"]
 
 
 class Estimator(Stateful):
@@ -35,3 +38,37 @@ class Estimator(Stateful):
     @abstractmethod
     def observe(self, probe: Probe) -> Estimate:
         """The estimate for the batch the probe holds."""
+
+
+def by_chance(probe: Probe) -> Estimate:
+    """The estimate where logits are not finite and say nothing: chance, and all that is possible."""
+    return Estimate(1 / probe.classes, details={"finite": 0.0})
+
+
+def by_agreement(agreement: Tensor, samples: int = 1) -> Estimate:
+    """The estimate where other predictions are taken to agree with each image's as often as it is right.
+
+    The interval is `aetta.estimators.Aetta`'s: an image that k of N predictions agree with is right with probability
+    (k + 1/2) / (N + 1), and the number of right images is Poisson-binomial. That the agreement is as likely as
+    correctness is the method's assumption; where it fails the estimate is off, and no interval shows it.
+
+    agreement: The share of the other predictions that agree with each image's, [batch].
+    samples: How many other predictions there are (N).
+    """
+    accuracy = float(agreement.double().mean())
+    return Estimate(accuracy, *wilson(accuracy, batch_variance(agreement.double(), samples), images=len(agreement)))
+
+
+def by_share(share: float, *, batch: int, source: int) -> Estimate:
+    """The estimate where the accuracy is taken for that of other images, and nothing is known of single ones.
+
+    The interval holds the luck of the batch and of the source images: variance p (1 - p) (1/B + 1/n), with p drawn
+    towards a half by Jeffreys' prior, so that a share of 0 or 1 is not taken for certain.
+
+    share: The estimated accuracy.
+    batch: How many images it is said of (B).
+    source: How many images it was measured on (n).
+    """
+    share = min(1.0, max(0.0, share))
+    likely = (share * source + 0.5) / (source + 1)
+    return Estimate(share, *wilson(share, likely * (1 - likely) * (1 / batch + 1 / source), images=batch))

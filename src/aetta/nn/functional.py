@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from aetta.errors import BadInput, UnsuitableModel
 
 __all__ = [
+    "batch_variance",
     "check_images",
     "check_labels",
     "confidence",
@@ -90,6 +91,16 @@ def wilson(
     half = level / (1 + level**2 / n) * (share * (1 - share) / n + level**2 / (4 * n**2)) ** 0.5
     half += 0.5 / images if images else 0.0
     return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def batch_variance(agreement: Tensor, samples: int) -> float:
+    """The variance of the share of right images, given the share of `samples` passes that agree with each.
+
+    >>> batch_variance(torch.tensor([1.0, 1.0]), samples=1)
+    0.09375
+    """
+    right = (agreement * samples + 0.5) / (samples + 1)
+    return float((right * (1 - right)).sum()) / len(agreement) ** 2
 
 
 def logits_of(output: Any) -> Tensor:
