@@ -14,6 +14,7 @@ from aetta.cli.check import check
 from aetta.cli.doctor import doctor
 from aetta.cli.export import export
 from aetta.cli.list import list_names
+from aetta.cli.train import train_source
 from aetta.cli.watch import watch
 from aetta.errors import AettaError
 
@@ -66,6 +67,7 @@ app.command("doctor")(doctor)
 app.command("list")(list_names)
 app.command("watch")(watch)
 app.add_typer(export, name="export")
+app.command("train-source")(train_source)
 
 
 def main() -> None:
