@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, ClassVar, final
 
 import torch
@@ -64,7 +64,7 @@ class Adapter(Stateful):
     @torch.no_grad()
     def predict(self, images: Tensor) -> Tensor:
         """The logits for a batch. Nothing changes, however often it is called."""
-        with self.inference():
+        with _no_stale_casts(), self.inference():
             return self._predict(images)
 
     @final
@@ -75,7 +75,7 @@ class Adapter(Stateful):
         """
         if logits is None:
             logits = self.predict(images)
-        with all_or_nothing(self), torch.enable_grad():
+        with all_or_nothing(self), _no_stale_casts(), torch.enable_grad():
             return self._adapt(images, logits.detach())
 
     @final
@@ -124,13 +124,33 @@ class Adapter(Stateful):
 
     def _descend(self, loss: Tensor, optimizer: torch.optim.Optimizer) -> float | None:
         """One step down the loss; none where it is not finite, as after an empty filter or an overflow."""
+        value = self._backward(loss, optimizer)
+        if value is not None:
+            optimizer.step()
+        return value
+
+    def _backward(self, loss: Tensor, optimizer: torch.optim.Optimizer) -> float | None:
+        """The gradients of the loss, in place of the old ones; none, and None, where it is not finite."""
+        optimizer.zero_grad()
         value = float(loss.detach())
         if value - value != 0.0:  # NaN or infinite
             return None
-        optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
         return value
+
+
+@contextmanager
+def _no_stale_casts() -> Iterator[None]:
+    """Within it, autocast casts weights anew: its cache would show a forward pass the weights of before the last step.
+
+    The cache lives as long as the outermost autocast block, which may be the whole stream.
+    """
+    before = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        yield
+    finally:
+        torch.set_autocast_cache_enabled(before)
 
 
 def _check_same_model(model: nn.Module, saved: Mapping[str, Any]) -> None:

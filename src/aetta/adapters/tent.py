@@ -23,6 +23,7 @@ class Tent(Adapter):
     model: A classifier with normalisation layers; batch norms use each batch's own statistics.
     learning_rate: Of Adam, or of SGD where `momentum` is given.
     momentum: Take SGD with this momentum instead of Adam, as the paper does on ImageNet.
+    floor: Added inside the logarithm of the entropy. The authors of AETTA add 1e-6; the paper, nothing.
 
     >>> from aetta.models.resnet import cifar_resnet20
     >>> adapter = Tent(cifar_resnet20())
@@ -40,9 +41,11 @@ class Tent(Adapter):
         *,
         learning_rate: float = 1e-3,
         momentum: float | None = None,
+        floor: float = 0.0,
         keep_on_reset: Sequence[str] = (),
     ) -> None:
         super().__init__(model, keep_on_reset=keep_on_reset)
+        self.floor = floor
         parameters = [p.requires_grad_() for p in norm.adaptable(self.model).values()]
         self.optimizer: torch.optim.Optimizer = (
             torch.optim.Adam(parameters, lr=learning_rate)
@@ -55,5 +58,5 @@ class Tent(Adapter):
 
     def _adapt(self, images: Tensor, logits: Tensor) -> float | None:
         with self.inference():
-            loss = entropy(logits_of(self.model(images))).mean()
+            loss = entropy(logits_of(self.model(images)), self.floor).mean()
         return self._descend(loss, self.optimizer)

@@ -20,6 +20,7 @@ __all__ = [
     "ema_",
     "entropy",
     "logits_of",
+    "widened",
     "wilson",
 ]
 
@@ -32,6 +33,7 @@ def entropy(logits: Tensor, floor: float = 0.0) -> Tensor:
     >>> entropy(torch.zeros(1, 10))
     tensor([2.3026])
     """
+    logits = widened(logits)
     if floor == 0.0:
         return -(logits.softmax(1) * logits.log_softmax(1)).sum(1)
     probabilities = logits.softmax(1)
@@ -40,7 +42,16 @@ def entropy(logits: Tensor, floor: float = 0.0) -> Tensor:
 
 def cross_entropy(target: Tensor, logits: Tensor) -> Tensor:
     """The cross entropy of each row against target probabilities: -sum(target * log softmax(logits))."""
-    return -(target * logits.log_softmax(1)).sum(1)
+    return -(target * widened(logits).log_softmax(1)).sum(1)
+
+
+def widened(logits: Tensor) -> Tensor:
+    """Half-precision logits in float32, so that losses do not round; others as they are.
+
+    >>> widened(torch.zeros(1, 2, dtype=torch.bfloat16)).dtype
+    torch.float32
+    """
+    return logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
 
 
 def confidence(logits: Tensor, temperature: float = 1.0) -> Tensor:
@@ -49,7 +60,7 @@ def confidence(logits: Tensor, temperature: float = 1.0) -> Tensor:
     >>> confidence(torch.tensor([[0.0, 0.0]]))
     tensor([0.5000])
     """
-    return (logits / temperature).softmax(1).amax(1)
+    return (widened(logits) / temperature).softmax(1).amax(1)
 
 
 def cosine(probabilities: Tensor, average: Tensor) -> Tensor:
