@@ -17,6 +17,8 @@ __all__ = ["BUILT_IN", "create", "create_for", "find", "names"]
 BUILT_IN: Mapping[str, Mapping[str, str]] = {
     "adapter": {
         "batch_norm": "aetta.adapters.batch_norm:BatchNorm",
+        "eata": "aetta.adapters.eata:Eata",
+        "eta": "aetta.adapters.eata:Eta",
         "source": "aetta.adapters.source:Source",
         "tent": "aetta.adapters.tent:Tent",
     },

@@ -1,0 +1,71 @@
+"""Every method works on batch, group and layer norms, and under bfloat16 autocast."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+from aetta.adapters import Adapter, Eata, Eta, Tent
+from tests.adapters.makers import CLASSES, MODELS, batch_norm_resnet, images
+
+METHODS: dict[str, Callable[[nn.Module], Adapter]] = {
+    "tent": lambda model: Tent(model),
+    "eta": lambda model: Eta(model, ceiling=1.0, similarity=2.0),
+    "eata": lambda model: Eata(model, ceiling=1.0, similarity=2.0),
+}
+of_every_method = pytest.mark.parametrize("method", METHODS)
+on_every_model = pytest.mark.parametrize("model", MODELS)
+
+
+@of_every_method
+@on_every_model
+def test_it_adapts_and_stays_finite(method: str, model: str) -> None:
+    adapter = METHODS[method](MODELS[model]())
+    before = adapter.predict(images(9))
+    assert len(before.argmax(1).unique()) >= 3, "the small model has collapsed: this would prove nothing"
+    losses = [adapter.adapt(images(seed)) for seed in range(4)]
+    after = adapter.predict(images(9))
+    assert all(loss is not None and math.isfinite(loss) for loss in losses)
+    assert torch.isfinite(after).all()
+    assert not torch.equal(before, after)
+    assert after.shape == (16, CLASSES)
+
+
+@of_every_method
+@on_every_model
+def test_it_adapts_under_bfloat16_autocast_as_in_full_precision(method: str, model: str) -> None:
+    plain, mixed = METHODS[method](MODELS[model]()), METHODS[method](MODELS[model]())
+    for seed in range(3):
+        wanted = plain.adapt(images(seed))
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert mixed.adapt(images(seed)) == pytest.approx(wanted, rel=0.1, abs=0.02)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        logits = mixed.predict(images(9)).float()
+    wanted = plain.predict(images(9))
+    assert (logits - wanted).abs().mean() < 0.1 * wanted.std()
+    assert all(parameter.dtype == torch.float32 for parameter in mixed.student.parameters())
+
+
+@of_every_method
+def test_one_autocast_block_around_a_stream_is_the_same_as_one_a_batch(method: str) -> None:
+    together, apart = METHODS[method](batch_norm_resnet()), METHODS[method](batch_norm_resnet())
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        losses = [together.adapt(images(seed)) for seed in range(3)]
+        served = together.predict(images(9))
+    for seed in range(3):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert apart.adapt(images(seed)) == losses[seed]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(apart.predict(images(9)), served)
+
+
+@of_every_method
+def test_the_served_logits_and_none_given_are_the_same(method: str) -> None:
+    given, asked = METHODS[method](batch_norm_resnet()), METHODS[method](batch_norm_resnet())
+    for seed in range(3):
+        assert given.adapt(images(seed), given.predict(images(seed))) == asked.adapt(images(seed))
+    assert torch.equal(given.predict(images(9)), asked.predict(images(9)))
