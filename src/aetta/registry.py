@@ -19,6 +19,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "batch_norm": "aetta.adapters.batch_norm:BatchNorm",
         "eata": "aetta.adapters.eata:Eata",
         "eta": "aetta.adapters.eata:Eta",
+        "sar": "aetta.adapters.sar:Sar",
         "source": "aetta.adapters.source:Source",
         "tent": "aetta.adapters.tent:Tent",
     },

@@ -21,6 +21,7 @@ from torch.overrides import TorchFunctionMode
 from aetta.errors import UnsuitableModel
 
 __all__ = [
+    "LAST_LAYERS",
     "adaptable",
     "batch_norm_by_group",
     "batch_norms",
@@ -30,6 +31,7 @@ __all__ = [
     "running_statistics",
 ]
 
+LAST_LAYERS = ("layer4", "blocks.9", "blocks.10", "blocks.11")  # of a ResNet, and of a ViT of twelve blocks
 NORMS = (_BatchNorm, nn.GroupNorm, nn.LayerNorm, nn.modules.instancenorm._InstanceNorm, nn.RMSNorm)
 
 
@@ -46,7 +48,7 @@ def batch_norms(model: nn.Module) -> list[_BatchNorm]:
 def adaptable(model: nn.Module, *, skip: Sequence[str] = ()) -> dict[str, nn.Parameter]:
     """The scale and shift of every normalisation layer, by name: what the TTA methods adapt.
 
-    skip: Layers whose name has one of these as a part ("layer4" skips "1.layer4.0.bn1") are left out.
+    skip: Layers whose name has one of these as parts ("layer4" skips "1.layer4.0.bn1") are left out.
 
     >>> list(adaptable(nn.Sequential(nn.Linear(2, 4), nn.LayerNorm(4))))
     ['1.weight', '1.bias']
@@ -54,7 +56,7 @@ def adaptable(model: nn.Module, *, skip: Sequence[str] = ()) -> dict[str, nn.Par
     found = {
         f"{name}.{kind}" if name else kind: parameter
         for name, module in norms(model)
-        if not set(name.split(".")) & set(skip)
+        if not any(f".{part}." in f".{name}." for part in skip)
         for kind, parameter in module.named_parameters(recurse=False)
         if kind in ("weight", "bias")
     }

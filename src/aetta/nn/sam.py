@@ -1,0 +1,49 @@
+"""Sharpness-aware minimisation as a `with` block (Foret et al., ICLR 2021, https://arxiv.org/abs/2010.01412)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+__all__ = ["perturbed"]
+
+
+@contextmanager
+def perturbed(parameters: Iterable[Tensor], rho: float) -> Iterator[None]:
+    """Within it, parameters stand `rho` uphill along their gradients, which are cleared; behind it, where they stood.
+
+    Gradients taken within it stay, so that an optimizer steps from here with the gradient from there:
+
+        loss(images).backward()
+        with sam.perturbed(parameters, rho):
+            loss(images).backward()
+        optimizer.step()
+
+    rho: How far, as the L2 norm over all of them together.
+
+    >>> weight = torch.nn.Parameter(torch.tensor([0.0, 0.0]))
+    >>> (3 * weight[0] + 4 * weight[1]).backward()
+    >>> with perturbed([weight], rho=0.5):
+    ...     print(weight.data)
+    tensor([0.3000, 0.4000])
+    >>> weight.data
+    tensor([0., 0.])
+    """
+    moved = [parameter for parameter in parameters if parameter.grad is not None]
+    before = [parameter.detach().clone() for parameter in moved]
+    gradients = [parameter.grad for parameter in moved if parameter.grad is not None]
+    if gradients:
+        scale = rho / (torch.stack([gradient.norm() for gradient in gradients]).norm() + 1e-12)
+        with torch.no_grad():
+            for parameter, gradient in zip(moved, gradients, strict=True):
+                parameter.add_(gradient * scale)
+                parameter.grad = None
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for parameter, value in zip(moved, before, strict=True):
+                parameter.copy_(value)
