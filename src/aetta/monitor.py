@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -86,14 +86,17 @@ class Monitor(state.Stateful):
         with self._lock:
             seconds: dict[str, float] = {}
             with _timed(seconds, "predict"):
-                logits = self.serve(images)
+                logits = self._serve(images, self.adapter.predict if self.frozen else self.adapter.answer)
             return self._digested(Batch(images, labels, domain), logits, seconds)
 
     def serve(self, images: Tensor) -> Tensor:
         """The answer for a batch, [batch, classes]: one forward pass, and nothing changes."""
+        return self._serve(images, self.adapter.predict)
+
+    def _serve(self, images: Tensor, predict: Callable[[Tensor], Tensor]) -> Tensor:
         check_images(images, channels=self._channels, pixel_range=self.pixel_range)
         with self._lock:
-            logits = self.adapter.predict(images)
+            logits = predict(images)
         self._check_logits(images, logits)
         return logits
 
@@ -114,13 +117,14 @@ class Monitor(state.Stateful):
             check_labels(batch.labels, batch=len(batch.images), classes=logits.shape[1])
         with self._lock:
             with state.all_or_nothing(self.adapter, self.recovery, *self.estimators.values()):
-                step = self._digest(batch, logits.detach(), seconds)
+                step = self._digest(batch, logits, seconds)
             self.index, self.classes = self.index + 1, logits.shape[1]
             for recorder in self.recorders:
                 self._record(recorder, step)
         return step
 
-    def _digest(self, batch: Batch, logits: Tensor, seconds: dict[str, float]) -> Step:
+    def _digest(self, batch: Batch, live: Tensor, seconds: dict[str, float]) -> Step:
+        logits = live.detach()
         with _timed(seconds, "estimate"):
             probe = self.probe(batch.images, logits)
             estimates = {name: estimator.observe(probe) for name, estimator in self.estimators.items()}
@@ -129,7 +133,7 @@ class Monitor(state.Stateful):
         if self.frozen:
             return replace(step, drift=self.adapter.drift())
         with _timed(seconds, "adapt"):
-            step = replace(step, loss=self.adapter.adapt(batch.images, logits))
+            step = replace(step, loss=self.adapter.adapt(batch.images, live))
         with _timed(seconds, "recover"):
             repair = self.recovery.recover(self.adapter, step)
         if repair is not None and repair.action == "reset":  # what they remember is of a model that is gone

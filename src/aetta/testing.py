@@ -199,6 +199,16 @@ def check_adapter_reset_restores_the_source(kind: type[Adapter]) -> None:
     assert fingerprint(adapter.state_dict()) == before, "the second reset leaves something behind"
 
 
+def check_adapter_learns_the_same_from_the_served_pass(kind: type[Adapter]) -> None:
+    one, other = build(kind), build(kind)
+    for seed in range(3):
+        images = tiny_images(seed)
+        served, answered = one.predict(images), other.answer(images)
+        assert torch.equal(served, answered), "answer and predict give different logits"
+        assert one.adapt(images, served) == other.adapt(images, answered), "reusing the served pass changes the loss"
+    assert fingerprint(one.state_dict()) == fingerprint(other.state_dict()), "reusing the served pass changes the step"
+
+
 def check_adapter_failing_changes_nothing(kind: type[Adapter]) -> None:
     adapter = build(kind)
     _adapt(adapter, range(3))

@@ -33,6 +33,7 @@ class Adapter(Stateful):
     STATE: ClassVar[tuple[str, ...]] = ("model",)
     COST: ClassVar[Cost] = Cost(forwards=1)
     NEEDS: ClassVar[str] = "nothing"
+    REUSES: ClassVar[bool] = False  # whether adapting starts from the very forward pass that serves (see `_live`)
 
     def __init__(self, model: nn.Module, *, keep_on_reset: Sequence[str] = ()) -> None:
         unknown = set(keep_on_reset) - set(self.STATE)
@@ -68,15 +69,23 @@ class Adapter(Stateful):
             return self._predict(images)
 
     @final
+    def answer(self, images: Tensor) -> Tensor:
+        """As `predict`; the logits keep what adapting on them needs, where the method can use it: one forward less."""
+        if not self.REUSES:
+            return self.predict(images)
+        with _no_stale_casts(), self.inference(), torch.enable_grad():
+            return self._predict(images)
+
+    @final
     def adapt(self, images: Tensor, logits: Tensor | None = None) -> float | None:
         """Learn from a batch; return the loss, or None where no step was made. An error leaves everything as it was.
 
-        logits: What `predict` said of these images, if it has been asked already.
+        logits: What `predict` or `answer` said of these images, if one has been asked already.
         """
         if logits is None:
             logits = self.predict(images)
         with all_or_nothing(self), _no_stale_casts(), torch.enable_grad():
-            return self._adapt(images, logits.detach())
+            return self._adapt(images, logits if self.REUSES else logits.detach())
 
     @final
     def reset(self) -> None:
@@ -121,6 +130,13 @@ class Adapter(Stateful):
 
     @abstractmethod
     def _adapt(self, images: Tensor, logits: Tensor) -> float | None: ...
+
+    def _live(self, images: Tensor, logits: Tensor) -> Tensor:
+        """The logits of the batch with a graph behind them: those that were served, if they have one, or new ones."""
+        if logits.requires_grad:
+            return logits
+        with self.inference():
+            return logits_of(self.model(images))
 
     def _descend(self, loss: Tensor, optimizer: torch.optim.Optimizer) -> float | None:
         """One step down the loss; none where it is not finite, as after an empty filter or an overflow."""

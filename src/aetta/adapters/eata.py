@@ -14,7 +14,7 @@ from aetta._types import Cost
 from aetta.adapters.base import Adapter
 from aetta.nn import norm
 from aetta.nn.fisher import Fisher
-from aetta.nn.functional import cosine, entropy, logits_of, widened
+from aetta.nn.functional import cosine, entropy, widened
 
 __all__ = ["Eata", "Eta"]
 
@@ -35,6 +35,7 @@ class Eta(Adapter):
     STATE: ClassVar[tuple[str, ...]] = ("model", "optimizer", "average")
     COST: ClassVar[Cost] = Cost(forwards=2, backwards=1)
     NEEDS: ClassVar[str] = "BatchNorm, GroupNorm or LayerNorm"
+    REUSES: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -56,8 +57,7 @@ class Eta(Adapter):
         return norm.batch_statistics(self.model)
 
     def _adapt(self, images: Tensor, logits: Tensor) -> float | None:
-        with self.inference():
-            logits = widened(logits_of(self.model(images)))
+        logits = widened(self._live(images, logits))
         ceiling = self.ceiling * math.log(logits.shape[1])
         uncertainty = entropy(logits)  # [batch]
         chosen = self._choose(uncertainty.detach() < ceiling, logits.detach().softmax(1))

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from aetta._types import Cost
 from aetta.adapters.base import Adapter
 from aetta.nn import norm
-from aetta.nn.functional import entropy, logits_of
+from aetta.nn.functional import entropy
 
 __all__ = ["Tent"]
 
@@ -34,6 +34,7 @@ class Tent(Adapter):
     STATE: ClassVar[tuple[str, ...]] = ("model", "optimizer")
     COST: ClassVar[Cost] = Cost(forwards=2, backwards=1)
     NEEDS: ClassVar[str] = "BatchNorm, GroupNorm or LayerNorm"
+    REUSES: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -57,6 +58,4 @@ class Tent(Adapter):
         return norm.batch_statistics(self.model)
 
     def _adapt(self, images: Tensor, logits: Tensor) -> float | None:
-        with self.inference():
-            loss = entropy(logits_of(self.model(images)), self.floor).mean()
-        return self._descend(loss, self.optimizer)
+        return self._descend(entropy(self._live(images, logits), self.floor).mean(), self.optimizer)
