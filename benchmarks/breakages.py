@@ -29,7 +29,7 @@ BREAKAGES = [  # what goes wrong, file, this text, becomes that, the tests that 
     ("masks keep the wrong share", "rng.py", "round(share * 2**16)", "round(share * 2**15)", "nn"),
     ("masks from global randomness", "rng.py", "generator=self.generator(mask.device)", "generator=None", "test_contracts.py"),
     ("descending climbs", "adapters/base.py", "loss.backward()", "(-loss).backward()", "adapters goldens"),
-    ("the given model is adapted", "adapters/base.py", "copy.deepcopy(model).eval()", "model.eval()", "test_contracts.py"),
+    ("the given model is adapted", "nn/weights.py", "copy.deepcopy(model).eval()", "model.eval()", "test_contracts.py"),
     ("a reset keeps the optimizer", "adapters/base.py", "if name not in self.keep_on_reset", 'if name != "optimizer"', "test_contracts.py"),
     ("an error is not rolled back", "state.py", "            thing._apply(state)\n        raise", "            pass\n        raise", "test_monitor.py test_state.py"),
     ("a checkpoint forgets the count", MONITOR, '("index", "classes",', '("classes",', "test_monitor.py"),

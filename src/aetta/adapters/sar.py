@@ -38,6 +38,7 @@ class Sar(Adapter):
     STATE: ClassVar[tuple[str, ...]] = ("model", "optimizer", "loss_average")
     COST: ClassVar[Cost] = Cost(forwards=3, backwards=2)
     NEEDS: ClassVar[str] = "BatchNorm, GroupNorm or LayerNorm"
+    REUSES: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -63,11 +64,12 @@ class Sar(Adapter):
         return norm.batch_statistics(self.model)
 
     def _adapt(self, images: Tensor, logits: Tensor) -> float | None:
-        loss, sure = self._loss(images)
+        loss, sure = self._loss(self._live(images, logits))
         if self._backward(loss, self.optimizer) is None and not self.coast:
             return None
         with sam.perturbed(self.parameters, self.rho):
-            uphill, _ = self._loss(images, sure)
+            with self.inference():
+                uphill, _ = self._loss(logits_of(self.model(images)), sure)
             value = self._backward(uphill, self.optimizer)
         if value is not None or self.coast:
             for parameter in self.parameters:  # without a gradient, torch would not even move by momentum
@@ -76,10 +78,8 @@ class Sar(Adapter):
         self._watch(value)
         return value
 
-    def _loss(self, images: Tensor, among: Tensor | bool = True) -> tuple[Tensor, Tensor]:
+    def _loss(self, logits: Tensor, among: Tensor | bool = True) -> tuple[Tensor, Tensor]:
         """The mean entropy of the sure predictions among some, and which they are; NaN where there are none."""
-        with self.inference():
-            logits = logits_of(self.model(images))
         uncertainty = entropy(logits, self.floor)  # [batch]
         sure = (uncertainty.detach() < self.ceiling * math.log(logits.shape[1])) & among
         return uncertainty[sure].mean(), sure
