@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 from aetta import __version__
 from aetta.cli.check import check
+from aetta.cli.data import data_app
 from aetta.cli.doctor import doctor
 from aetta.cli.export import export
 from aetta.cli.list import list_names
@@ -68,6 +69,7 @@ app.command("list")(list_names)
 app.command("watch")(watch)
 app.add_typer(export, name="export")
 app.command("train-source")(train_source)
+app.add_typer(data_app, name="data")
 
 
 def main() -> None:
