@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import urlsplit
 
-from aetta import __version__
 from aetta.data.manifest import Remote
 from aetta.errors import DataError
 
@@ -150,7 +149,7 @@ def _ask(url: str, part: Path, remote: Remote, progress: Progress | None, timeou
     have = part.stat().st_size if part.is_file() else 0
     if have and have == remote.size:
         return
-    headers = {"User-Agent": f"aetta/{__version__}"} | ({"Range": f"bytes={have}-"} if have else {})
+    headers = {"User-Agent": "aetta"} | ({"Range": f"bytes={have}-"} if have else {})
     request = urllib.request.Request(url, headers=headers)  # noqa: S310  (the scheme was looked at)
     with urllib.request.urlopen(request, timeout=timeout) as answer:  # noqa: S310
         have = have if _goes_on(answer, have) else 0
