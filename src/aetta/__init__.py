@@ -22,7 +22,17 @@ from aetta.models import Normalized, Subset, load_weights
 from aetta.monitor import Monitor, Recorder, monitor
 from aetta.probe import Probe
 from aetta.recorders import Alarm, Jsonl
-from aetta.recovery import Episodic, EstimateDrop, NoRecovery, Periodic, Recovery
+from aetta.recovery import (
+    DistShift,
+    Episodic,
+    EstimateDrop,
+    FisherStochastic,
+    Mrs,
+    NoRecovery,
+    Periodic,
+    Recovery,
+    Stochastic,
+)
 from aetta.rng import Rng
 
 __version__ = "0.1.0"
@@ -41,15 +51,18 @@ __all__ = [
     "Cost",
     "DataError",
     "Disagreement",
+    "DistShift",
     "Episodic",
     "Estimate",
     "EstimateDrop",
     "Estimator",
+    "FisherStochastic",
     "Gde",
     "GdeStar",
     "Jsonl",
     "MissingExtra",
     "Monitor",
+    "Mrs",
     "NoRecovery",
     "Normalized",
     "Periodic",
@@ -62,6 +75,7 @@ __all__ = [
     "Source",
     "SrcValid",
     "Step",
+    "Stochastic",
     "Subset",
     "Tent",
     "UnknownName",

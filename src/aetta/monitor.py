@@ -49,6 +49,7 @@ class Monitor(state.Stateful):
     seed: Of the dropout masks.
     sites: Where dropout sits; found by itself if not given.
     chunk: How many dropout passes run as one forward; what fits into memory if not given.
+    forget: Whether estimators drop what they remember of a model that was reset. Published code does not.
     dtype: The precision of the dropout passes: torch.bfloat16 is about twice as fast; None leaves it as it is.
     pixel_range: The values images may have; None for a model whose inputs are no images in [0, 1].
 
@@ -67,6 +68,7 @@ class Monitor(state.Stateful):
         seed: int = 0,
         sites: Sequence[str] | None = None,
         chunk: int | None = None,
+        forget: bool = True,
         dtype: torch.dtype | None = None,
         pixel_range: tuple[float, float] | None = (0.0, 1.0),
     ) -> None:
@@ -75,6 +77,7 @@ class Monitor(state.Stateful):
         self.recovery = NoRecovery() if recovery is None else recovery
         self.recorders = list(recorders)
         self.rng, self.sites, self.chunk, self.dtype, self.pixel_range = Rng(seed), sites, chunk, dtype, pixel_range
+        self.forget = forget
         self.index = 0
         self.classes: int | None = None
         self.frozen = False
@@ -136,11 +139,12 @@ class Monitor(state.Stateful):
             step = replace(step, loss=self.adapter.adapt(batch.images, live))
         with _timed(seconds, "recover"):
             repair = self.recovery.recover(self.adapter, step)
-        if repair is not None and repair.action == "reset":  # what they remember is of a model that is gone
+        if self.forget and repair is not None and repair.action == "reset":
             self._forget()
         return replace(step, repair=repair, drift=self.adapter.drift())
 
     def _forget(self) -> None:
+        """What estimators remember is of a model that is gone."""
         for estimator in self.estimators.values():
             estimator.forget()
 

@@ -33,10 +33,14 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "src_valid": "aetta.estimators.src_valid:SrcValid",
     },
     "recovery": {
+        "dist_shift": "aetta.recovery.dist_shift:DistShift",
         "episodic": "aetta.recovery.episodic:Episodic",
         "estimate_drop": "aetta.recovery.estimate_drop:EstimateDrop",
+        "fisher_stochastic": "aetta.recovery.fisher_stochastic:FisherStochastic",
+        "mrs": "aetta.recovery.mrs:Mrs",
         "none": "aetta.recovery.base:NoRecovery",
         "periodic": "aetta.recovery.periodic:Periodic",
+        "stochastic": "aetta.recovery.stochastic:Stochastic",
     },
     "model": {
         "cifar_resnet18": "aetta.models.resnet:cifar_resnet18",

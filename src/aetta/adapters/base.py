@@ -101,6 +101,11 @@ class Adapter(Stateful):
         """The parameters that are trained, by name."""
         return {name: parameter for name, parameter in self.student.named_parameters() if parameter.requires_grad}
 
+    def source(self) -> tuple[str | None, Mapping[str, Tensor]]:
+        """The name in STATE of what holds the adapted parameters, and the value of each of them at the source."""
+        holder = next((name for name in self.STATE if getattr(self, name) is self.student), None)
+        return holder, {} if holder is None else {name: self._initial[holder][name] for name in self.adapted()}
+
     @torch.no_grad()
     def drift(self) -> float:
         """How far the adapted parameters have moved from the source: ||w - w0|| / ||w0||; 0 where none is adapted.

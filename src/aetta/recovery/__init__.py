@@ -1,8 +1,22 @@
 """When and how to repair a model that adaptation has damaged."""
 
 from aetta.recovery.base import NoRecovery, Recovery
+from aetta.recovery.dist_shift import DistShift
 from aetta.recovery.episodic import Episodic
 from aetta.recovery.estimate_drop import EstimateDrop
+from aetta.recovery.fisher_stochastic import FisherStochastic
+from aetta.recovery.mrs import Mrs
 from aetta.recovery.periodic import Periodic
+from aetta.recovery.stochastic import Stochastic
 
-__all__ = ["Episodic", "EstimateDrop", "NoRecovery", "Periodic", "Recovery"]
+__all__ = [
+    "DistShift",
+    "Episodic",
+    "EstimateDrop",
+    "FisherStochastic",
+    "Mrs",
+    "NoRecovery",
+    "Periodic",
+    "Recovery",
+    "Stochastic",
+]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import ClassVar
+
+import torch
+from torch import Tensor
 
 from aetta._types import Cost, Repair, Step
 from aetta.adapters.base import Adapter
 from aetta.state import Stateful
 
-__all__ = ["NoRecovery", "Recovery"]
+__all__ = ["NoRecovery", "Recovery", "hard_reset", "put_back"]
 
 
 class Recovery(Stateful):
@@ -39,3 +43,24 @@ def hard_reset(adapter: Adapter, reason: str) -> Repair:
     """Send the adapter back to the source, and say so."""
     adapter.reset()
     return Repair("reset", reason, adapter.restored)
+
+
+@torch.no_grad()
+def put_back(adapter: Adapter, chosen: Mapping[str, Tensor], reason: str) -> Repair | None:
+    """Send the chosen scalars of the adapted parameters back to the source; None where all of them were there already.
+
+    chosen: For each adapted parameter, by name, which of its scalars: booleans, shaped like it.
+    """
+    holder, source = adapter.source()
+    adapted = adapter.adapted()
+    moved = 0
+    for name, value in source.items():
+        away = chosen[name] & (adapted[name] != value)
+        count = int(away.sum())
+        if count:
+            adapted[name].copy_(torch.where(away, value, adapted[name]))
+        moved += count
+    if holder is None or not moved:
+        return None
+    total = sum(value.numel() for value in source.values())
+    return Repair("restore", f"{reason}: {moved} of {total} adapted scalars went back", (holder,))

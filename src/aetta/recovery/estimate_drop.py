@@ -12,6 +12,8 @@ from aetta.recovery.base import Recovery, hard_reset
 
 __all__ = ["EstimateDrop"]
 
+TIE = 1e-9  # a fall of the margin itself is none, whichever way its fractions were rounded
+
 
 class EstimateDrop(Recovery):
     """Reset when the estimated accuracy is low, or lower over the last batches than over those before them.
@@ -54,7 +56,7 @@ class EstimateDrop(Recovery):
             return None
         values = list(self.history)
         before, after = (sum(part) / self.window for part in (values[: self.window], values[self.window :]))
-        if after + self.margin < before:
+        if before - after > self.margin + TIE:
             return f"the estimated accuracy fell from {before:.3f} to {after:.3f} within {2 * self.window} batches"
         return None
 
