@@ -12,28 +12,20 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from aetta.data.download import Fetched, Progress, fetch, hashes
+from aetta.data.examine import Finding, examine
 from aetta.data.labelled import digest
 from aetta.data.manifest import Published, Remote, published
 from aetta.errors import DataError
 
-__all__ = ["Finding", "data_folder", "get", "is_present", "verify"]
+__all__ = ["data_folder", "get", "is_present", "verify"]
 
 NOTES = "aetta-data.json"
 HASHED = 1_000  # up to so many unpacked files are noted with a hash of each; more, with their names and sizes
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What a look at one thing in the data folder came to."""
-
-    what: str
-    right: bool
-    detail: str
 
 
 def data_folder() -> Path:
@@ -94,7 +86,10 @@ def get(
 
 
 def verify(name: str, root: Path) -> list[Finding]:
-    """Look at what lies in the data folder: every archive still there, and every file that was unpacked."""
+    """Look at what lies in the data folder: every archive still there, and every file that was unpacked.
+
+    What was not unpacked by aetta is opened by its readers.
+    """
     known = published(name)
     entry = _read_notes(root).get(name, {})
     looks = [_look_at_archive(remote, root / remote.file, entry) for remote in known.files]
@@ -102,9 +97,8 @@ def verify(name: str, root: Path) -> list[Finding]:
     for archive, tops in entry.get("unpacked", {}).items():
         findings += [_look_at_folder(root / known.folder / top, noted, archive) for top, noted in tops.items()]
     if not entry.get("unpacked"):
-        there = is_present(name, root)
-        detail = "there, but not unpacked by aetta: only its readers can check it" if there else "absent"
-        findings.append(Finding(known.holds, there, detail))
+        absent = Finding(known.holds, False, f"not in {root}: aetta data get {name}")
+        findings += examine(name, root) if is_present(name, root) else [absent]
     elif not _complete(known, entry):
         missing = [remote.file for remote in known.files if remote.file not in entry["unpacked"]]
         findings.append(Finding(name, False, f"{', '.join(missing)} was never unpacked: aetta data get {name}"))
