@@ -14,12 +14,13 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-AETTA, DROPOUT, MONITOR = "estimators/aetta.py", "nn/dropout.py", "monitor.py"
+AETTA, AGREEMENT = "estimators/aetta.py", "nn/agreement.py"
+DROPOUT, MONITOR = "nn/dropout.py", "monitor.py"
 BREAKAGES = [  # what goes wrong, file, this text, becomes that, the tests that must fail
-    ("error weighed the wrong way", AETTA, "math.pow(skew, -alpha)", "math.pow(skew, alpha)", "estimators"),
-    ("a collapse counts as certainty", AETTA, "if not skew > 1e-5:", "if False:", "estimators"),
+    ("error weighed the wrong way", AGREEMENT, "math.pow(skew, -alpha)", "math.pow(skew, alpha)", "estimators"),
+    ("a collapse counts as certainty", AGREEMENT, "if not skew > 1e-5:", "if False:", "estimators"),
     ("smoothing starts from nothing", AETTA, "disagreement if self.start ==", "0.0 if self.start ==", "estimators"),
-    ("the interval forgets the batch", AETTA, "/ len(agreement) ** 2\n\n\ndef", "/ len(agreement) ** 3\n\n\ndef", "estimators"),
+    ("the interval forgets the batch", "nn/functional.py", "/ len(agreement) ** 2", "/ len(agreement) ** 3", "estimators"),
     ("sampling never stops early", AETTA, "< self.tolerance", "< 0", "estimators"),
     ("kept activations are not scaled", DROPOUT, "scale = 1 / (1 - rate)", "scale = 1.0", "nn"),
     ("passes share statistics", "nn/norm.py", "if not training or len(input) != self.rows:", "if True:", "nn"),

@@ -33,8 +33,9 @@ from aetta import Aetta, Monitor, Probe, registry
 from aetta.adapters import Adapter
 from aetta.models.resnet import cifar_resnet18, cifar_resnet20, resnet50
 from aetta.nn import norm
-from aetta.nn.dropout import default_rate, default_sites
+from aetta.nn.dropout import default_rate
 from aetta.nn.functional import logits_of
+from aetta.nn.sites import default_sites
 from aetta.rng import Rng
 
 SAMPLES = 10

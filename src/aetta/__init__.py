@@ -7,6 +7,7 @@ for images in stream:
 
 from aetta._types import Batch, Cost, Estimate, Repair, Step
 from aetta.adapters import Adapter, BatchNorm, Source, Tent
+from aetta.assemble import monitor
 from aetta.errors import (
     AettaError,
     BadInput,
@@ -19,7 +20,7 @@ from aetta.errors import (
 )
 from aetta.estimators import AdvPerturb, Aetta, Disagreement, Estimator, Gde, GdeStar, SoftmaxScore, SrcValid
 from aetta.models import Normalized, Subset, load_weights
-from aetta.monitor import Monitor, Recorder, monitor
+from aetta.monitor import Monitor, Recorder
 from aetta.probe import Probe
 from aetta.recorders import Alarm, Jsonl
 from aetta.recovery import (

@@ -17,15 +17,15 @@ from torch import Tensor, nn
 from aetta import registry, state
 from aetta._types import Batch, Cost, Step
 from aetta.adapters.base import Adapter
-from aetta.errors import BadInput, BadOption, UnsuitableModel
+from aetta.errors import BadInput
 from aetta.estimators.base import Estimator
-from aetta.nn.dropout import default_sites
+from aetta.explain import explain
 from aetta.nn.functional import check_images, check_labels, logits_of
 from aetta.probe import Probe
 from aetta.recovery.base import NoRecovery, Recovery
 from aetta.rng import Rng
 
-__all__ = ["Monitor", "Recorder", "monitor"]
+__all__ = ["Monitor", "Recorder"]
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,8 @@ class Monitor(state.Stateful):
         pixel_range: tuple[float, float] | None = (0.0, 1.0),
     ) -> None:
         self.adapter = adapter
-        self.estimators = _by_name(estimators)
+        given = [estimators] if isinstance(estimators, Estimator) else estimators
+        self.estimators = dict(given) if isinstance(given, Mapping) else registry.by_name("estimator", given)
         self.recovery = NoRecovery() if recovery is None else recovery
         self.recorders = list(recorders)
         self.rng, self.sites, self.chunk, self.dtype, self.pixel_range = Rng(seed), sites, chunk, dtype, pixel_range
@@ -172,24 +173,7 @@ class Monitor(state.Stateful):
 
     def explain(self) -> str:
         """What adapts, where dropout sits and what a batch costs, as text."""
-        adapted = self.adapter.adapted()
-        size = sum(parameter.numel() for parameter in adapted.values())
-        total = sum(parameter.numel() for parameter in self.adapter.predictor.parameters())
-        first = ", ".join(list(adapted)[:4]) + (", ..." if len(adapted) > 4 else "")
-        try:
-            sites = ", ".join(self.sites or default_sites(self.adapter.predictor))
-        except UnsuitableModel as error:
-            sites = str(error)
-        return "\n".join(
-            [
-                f"adapter     {type(self.adapter).__name__}: {len(adapted)} tensors, {size} of {total} parameters"
-                + (f" ({first})" if adapted else ""),
-                f"estimators  {', '.join(self.estimators) or 'none'}",
-                f"dropout     {sites}",
-                f"recovery    {type(self.recovery).__name__}",
-                f"cost        {self.cost} passes a batch",
-            ]
-        )
+        return explain(self.adapter, self.estimators, self.recovery, self.sites, self.cost)
 
     def save(self, path: str | Path) -> None:
         """Write a full checkpoint, whole or not at all; a run that loads it goes on bit for bit."""
@@ -238,57 +222,11 @@ class Monitor(state.Stateful):
             log.exception("recorder %r failed at step %d", recorder, step.index)
 
 
-def monitor(
-    model: nn.Module,
-    *,
-    adapter: str | Adapter = "tent",
-    estimator: str | Estimator | Sequence[str | Estimator] = "aetta",
-    recovery: str | Recovery | None = "estimate_drop",
-    recorders: Iterable[Recorder] = (),
-    **options: Any,
-) -> Monitor:
-    """A `Monitor` around a model, its parts given by name or ready made.
-
-    options: Those of `Monitor`: seed, sites, chunk, dtype, pixel_range.
-
-    >>> import torch
-    >>> from aetta.models.resnet import cifar_resnet20
-    >>> watched = monitor(cifar_resnet20())
-    >>> step = watched(torch.rand(16, 3, 32, 32))
-    >>> step.logits.shape, 0 <= step.estimates["aetta"].accuracy <= 1
-    (torch.Size([16, 10]), True)
-    """
-    if not isinstance(model, nn.Module):
-        raise BadOption(f"model is a {type(model).__name__}; it must be a torch.nn.Module")
-    built = registry.create("adapter", adapter, model) if isinstance(adapter, str) else adapter
-    chosen = [estimator] if isinstance(estimator, str | Estimator) else list(estimator)
-    watching = _by_name([registry.create_for("estimator", e, model) if isinstance(e, str) else e for e in chosen])
-    repairing = registry.create("recovery", recovery) if isinstance(recovery, str) else recovery
-    return Monitor(built, watching, recovery=repairing, recorders=recorders, **options)
-
-
 @contextmanager
 def _timed(seconds: dict[str, float], phase: str) -> Iterator[None]:
     start = time.perf_counter()
     yield
     seconds[phase] = time.perf_counter() - start
-
-
-def _by_name(estimators: Estimator | Sequence[Estimator] | Mapping[str, Estimator]) -> dict[str, Estimator]:
-    """Estimators under their names: the ones given, or the registered name of each class."""
-    if isinstance(estimators, Estimator):
-        estimators = [estimators]
-    if isinstance(estimators, Mapping):
-        return dict(estimators)
-    known = {where: name for name, where in registry.names("estimator").items()}
-    named: dict[str, Estimator] = {}
-    for estimator in estimators:
-        kind = type(estimator)
-        name = known.get(f"{kind.__module__}:{kind.__qualname__}", kind.__qualname__)
-        if name in named:
-            raise BadOption(f"two estimators are called {name!r}; give them names: {{'{name}': ..., 'other': ...}}")
-        named[name] = estimator
-    return named
 
 
 def _input_channels(model: nn.Module) -> int | None:

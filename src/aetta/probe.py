@@ -9,8 +9,9 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
-from aetta.nn.dropout import Mask, default_sites, dropped_logits, sample_masks
+from aetta.nn.dropout import Mask, dropped_logits, sample_masks
 from aetta.nn.functional import logits_of
+from aetta.nn.sites import default_sites
 from aetta.nn.weights import lent
 from aetta.rng import Rng
 

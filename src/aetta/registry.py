@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -12,7 +12,7 @@ from torch import nn
 
 from aetta.errors import BadOption, UnknownName
 
-__all__ = ["BUILT_IN", "create", "create_for", "find", "names"]
+__all__ = ["BUILT_IN", "by_name", "create", "create_for", "find", "names"]
 
 BUILT_IN: Mapping[str, Mapping[str, str]] = {
     "adapter": {
@@ -81,6 +81,19 @@ def find(kind: str, name: str) -> Callable[..., Any]:
         return getattr(importlib.import_module(module), attribute)  # type: ignore[no-any-return]
     except (ImportError, AttributeError) as error:
         raise UnknownName(f"{kind} {name!r} cannot be imported: {error}") from error
+
+
+def by_name(kind: str, objects: Iterable[Any]) -> dict[str, Any]:
+    """Objects under the registered names of their classes; a class that has none goes by its own."""
+    known = {where: name for name, where in names(kind).items()}
+    named: dict[str, Any] = {}
+    for thing in objects:
+        made = type(thing)
+        name = known.get(f"{made.__module__}:{made.__qualname__}", made.__qualname__)
+        if name in named:
+            raise BadOption(f"two {GROUPS[kind]} are called {name!r}; give them names: {{'{name}': ..., 'other': ...}}")
+        named[name] = thing
+    return named
 
 
 def create_for(kind: str, name: str, model: nn.Module) -> Any:

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 
 from aetta import Aetta, Probe
 from aetta.errors import BadOption
-from aetta.estimators.aetta import batch_variance, robust_error, skew
-from aetta.nn.functional import wilson
+from aetta.nn.agreement import robust_error, skew
+from aetta.nn.functional import batch_variance, wilson
 from aetta.testing import tiny_images, tiny_model
 
 

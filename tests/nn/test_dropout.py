@@ -11,7 +11,8 @@ from torch import nn
 from aetta.errors import BadOption, UnsuitableModel
 from aetta.models import resnet
 from aetta.nn import norm
-from aetta.nn.dropout import default_rate, default_sites, dropped_logits, dropping_out, sample_masks
+from aetta.nn.dropout import default_rate, dropped_logits, dropping_out, sample_masks
+from aetta.nn.sites import default_sites
 from aetta.rng import Rng
 from aetta.testing import tiny_images, tiny_model, tiny_vit
 

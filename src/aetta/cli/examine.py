@@ -15,9 +15,9 @@ from aetta.adapters import Source
 from aetta.cli.model import Found
 from aetta.errors import AettaError, UnsuitableModel
 from aetta.monitor import Monitor
-from aetta.nn.dropout import default_sites
 from aetta.nn.functional import logits_of
 from aetta.nn.norm import norms
+from aetta.nn.sites import default_sites
 from aetta.rng import Rng
 
 __all__ = ["Trial", "examine", "input_shape", "try_all"]

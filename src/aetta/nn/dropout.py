@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -21,11 +21,11 @@ from torch import Tensor, nn
 from aetta.errors import BadOption, UnsuitableModel
 from aetta.nn import norm
 from aetta.nn.functional import logits_of
+from aetta.nn.sites import default_sites, site_modules
 from aetta.rng import Rng
 
-__all__ = ["Mask", "default_rate", "default_sites", "dropped_logits", "dropping_out", "fitting_chunk", "sample_masks"]
+__all__ = ["Mask", "default_rate", "dropped_logits", "dropping_out", "fitting_chunk", "sample_masks"]
 
-GROUPS = 4
 Mask = Callable[[int, Tensor, range], Tensor]  # (site, output of one pass, which passes) -> keep, [passes, batch, ...]
 
 
@@ -36,31 +36,6 @@ def default_rate(classes: int) -> float:
     [0.4, 0.3, 0.2]
     """
     return min(0.5, max(0.05, 0.5 - 0.1 * math.log10(classes)))
-
-
-def default_sites(model: nn.Module) -> tuple[str, ...]:
-    """Where dropout belongs in a model: after each stage of a ResNet; after each quarter of a stack of blocks.
-
-    >>> from aetta.models import resnet
-    >>> default_sites(resnet.cifar_resnet18())
-    ('layer1', 'layer2', 'layer3', 'layer4')
-    """
-    for name, module in model.named_modules():
-        children = [child for child, _ in module.named_children()]
-        stages = [
-            child for child in children if child.rstrip("0123456789") in ("layer", "stage") and child[-1:].isdigit()
-        ]
-        if len(stages) > 1:
-            return tuple(_join(name, stage) for stage in stages)
-    trunk = _trunk(model)
-    if trunk is None:
-        raise UnsuitableModel(
-            f"no place for dropout was found in {type(model).__name__}: it has neither stages (layer1, layer2, ...) "
-            f"nor a sequence of blocks; name them: sites=[...], from {', '.join(_candidates(model)) or 'its modules'}"
-        )
-    name, blocks = trunk
-    count = min(GROUPS, len(blocks))
-    return tuple(_join(name, blocks[-(-len(blocks) * (i + 1) // count) - 1]) for i in range(count))
 
 
 @dataclass(frozen=True)
@@ -93,7 +68,7 @@ def dropping_out(model: nn.Module, sites: Sequence[str], rate: float, masks: Mas
     """
     if not 0.0 <= rate < 1.0:
         raise BadOption(f"the dropout rate is {rate}; it must lie in [0, 1)")
-    modules = _modules(model, sites)
+    modules = site_modules(model, sites)
     rows: list[int] = []  # the batch size of one pass, once the first site has seen it
     mode: list[Any] = []
 
@@ -193,7 +168,7 @@ def _first_output(model: nn.Module, image: Tensor, sites: Sequence[str]) -> int:
         tensor, _ = _tensor(output, "")
         found.append(tensor.numel() * tensor.element_size())
 
-    handles = [module.register_forward_hook(measure) for module in _modules(model, sites)]
+    handles = [module.register_forward_hook(measure) for module in site_modules(model, sites)]
     try:
         model(image)
     finally:
@@ -209,17 +184,6 @@ def _free_memory() -> int:
         return 8 * 2**30
 
 
-def _modules(model: nn.Module, sites: Sequence[str]) -> list[nn.Module]:
-    known: Mapping[str, nn.Module] = dict(model.named_modules())
-    unknown = [site for site in sites if site not in known]
-    if unknown or not sites:
-        raise UnsuitableModel(
-            f"{type(model).__name__} has no module called {', '.join(map(repr, unknown)) or '(no site was named)'}; "
-            f"dropout sites can be {', '.join(_candidates(model)) or 'any named module'}"
-        )
-    return [known[site] for site in sites]
-
-
 def _tensor(output: Any, site: str) -> tuple[Tensor, Callable[[Tensor], Any]]:
     """The tensor in a module's output, and how to put another in its place: some blocks return (hidden, ...)."""
     if isinstance(output, Tensor):
@@ -227,29 +191,3 @@ def _tensor(output: Any, site: str) -> tuple[Tensor, Callable[[Tensor], Any]]:
     if isinstance(output, tuple) and output and isinstance(output[0], Tensor):
         return output[0], lambda tensor: (tensor, *output[1:])
     raise UnsuitableModel(f"dropout site {site!r} returned {type(output).__name__}, not a tensor: name another site")
-
-
-def _trunk(model: nn.Module) -> tuple[str, list[str]] | None:
-    """The sequence of blocks that holds most of the model's parameters: the innermost that holds nearly all of them."""
-    best, size = None, 0.5 * _size(model)
-    for name, module in model.named_modules():
-        blocks = [child for child, block in module.named_children() if _size(block)]
-        if isinstance(module, nn.Sequential | nn.ModuleList) and len(blocks) > 1 and _size(module) >= size:
-            if isinstance(module.get_submodule(blocks[-1]), nn.Linear):
-                blocks.pop()  # the head of a plain sequence: dropout behind it would drop logits
-            best, size = (name, blocks), 0.9 * _size(module)
-    return best
-
-
-def _size(module: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in module.parameters())
-
-
-def _candidates(model: nn.Module) -> list[str]:
-    """Up to eight names a user might mean."""
-    found = [name for name, module in model.named_modules() if name and any(True for _ in module.children())]
-    return found[:8] or [name for name, _ in model.named_modules() if name][:8]
-
-
-def _join(prefix: str, name: str) -> str:
-    return f"{prefix}.{name}" if prefix else name
