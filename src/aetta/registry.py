@@ -20,6 +20,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "eata": "aetta.adapters.eata:Eata",
         "eta": "aetta.adapters.eata:Eta",
         "sar": "aetta.adapters.sar:Sar",
+        "sotta": "aetta.adapters.sotta:Sotta",
         "source": "aetta.adapters.source:Source",
         "tent": "aetta.adapters.tent:Tent",
     },
