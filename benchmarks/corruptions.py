@@ -30,6 +30,7 @@ from aetta.models.resnet import cifar_resnet18, cifar_resnet20
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 COLUMNS = ("resnet20", "resnet18", "change", "tiny100", "tiny change")
+SAMPLE = 2048  # images of the reference's ResNet18 columns
 Reference = dict[str, dict[str, float]]
 
 
@@ -42,6 +43,11 @@ class Labelled:
 
     def floats(self, device: torch.device, count: int | None = None) -> Tensor:
         return self.images[:count].to(device).float().div(255)
+
+    def sample(self, count: int) -> Labelled:
+        """Those the reference's smaller columns were measured on."""
+        chosen = torch.from_numpy(np.random.RandomState(0).permutation(len(self.labels))[:count])
+        return Labelled(self.images[chosen], self.labels[chosen])
 
 
 def main() -> None:
@@ -86,7 +92,7 @@ def print_changes(cifar: Labelled, tiny: Labelled, reference: Reference, options
     print("| --- | --- | --- | --- | --- | --- | --- |")
     for name in CORRUPTIONS:
         row = [name]
-        for data, column in ((cifar, "change"), (tiny, "tiny change")):
+        for data, column in ((cifar, "change"), (tiny.sample(SAMPLE), "tiny change")):
             images, expected = data.floats(options.device, options.count), reference[name][column]
             change = float((corrupt(images, name, seed=options.seed) - images).abs().mean() * 255)
             row += [f"{change:.2f}", f"{expected:.2f}", f"{change / expected:.3f}"]
@@ -96,8 +102,8 @@ def print_changes(cifar: Labelled, tiny: Labelled, reference: Reference, options
 def print_accuracies(cifar: Labelled, tiny: Labelled, reference: Reference, options: argparse.Namespace) -> None:
     models = {
         "resnet20": (load(options, "cifar10-resnet20", cifar_resnet20()), cifar),
-        "resnet18": (load(options, "cifar10-resnet18", cifar_resnet18()), cifar),
-        "tiny100": (load(options, "tiny100-resnet18", cifar_resnet18(100)), tiny),
+        "resnet18": (load(options, "cifar10-resnet18", cifar_resnet18()), cifar.sample(SAMPLE)),
+        "tiny100": (load(options, "tiny100-resnet18", cifar_resnet18(100)), tiny.sample(SAMPLE)),
     }
     print("\n| corruption | " + " | ".join(f"{name} | reference | difference" for name in models) + " |")
     print("| --- |" + " --- |" * 9)
