@@ -17,6 +17,7 @@ from PIL import Image
 from torch import Tensor
 
 from aetta.data.corruptions import CORRUPTIONS, EXTRA_CORRUPTIONS, corrupt, parameter_set
+from aetta.data.corruptions.apply import DETERMINISTIC as SAID_DETERMINISTIC
 from aetta.data.corruptions.apply import FUNCTIONS
 from aetta.data.corruptions.draws import Draws
 from aetta.data.corruptions.edges import distances
@@ -65,6 +66,7 @@ def test_the_fifteen_are_in_the_published_order_and_four_are_extra() -> None:
     assert len(CORRUPTIONS) == 15
     assert CORRUPTIONS[:3] == ("gaussian_noise", "shot_noise", "impulse_noise")
     assert CORRUPTIONS[-3:] == ("elastic_transform", "pixelate", "jpeg_compression")
+    assert set(DETERMINISTIC) == SAID_DETERMINISTIC
     assert EXTRA_CORRUPTIONS == ("speckle_noise", "gaussian_blur", "spatter", "saturate")
 
 

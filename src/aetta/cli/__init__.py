@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 from aetta import __version__
 from aetta.cli.check import check
+from aetta.cli.corrupt import corrupt
 from aetta.cli.data import data_app
 from aetta.cli.doctor import doctor
 from aetta.cli.export import export
@@ -64,6 +65,7 @@ def _options(
 
 
 app.command("check")(check)
+app.command("corrupt")(corrupt)
 app.command("doctor")(doctor)
 app.command("list")(list_names)
 app.command("watch")(watch)

@@ -9,31 +9,37 @@ from typing import Annotated, Any
 
 import typer
 
+from aetta.cli.corrupt import corruption_rows
 from aetta.errors import AettaError, UnknownName
 
 __all__ = ["list_names"]
 
 KINDS = {"adapters": "adapter", "estimators": "estimator", "recoveries": "recovery", "models": "model"}
+CORRUPTIONS = ("corruptions", "corruption")
 PAPER = re.compile(r"\((?P<paper>[^()]*(?:\([^()]*\)[^()]*)*https?://[^\s()]+)\)")
 
 
 def list_names(
-    kind: Annotated[str, typer.Argument(help="adapters, estimators, recoveries or models")],
+    kind: Annotated[str, typer.Argument(help="adapters, estimators, recoveries, models or corruptions")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")] = False,
 ) -> None:
-    """Show every adapter, estimator, recovery or model there is: ours, and those of installed packages."""
-    from aetta import registry
-
-    singular = KINDS.get(kind) or (kind if kind in KINDS.values() else None)
-    if singular is None:
-        raise UnknownName.of("list", kind, KINDS)
-    rows = [_describe(singular, name) for name in registry.names(singular)]
+    """Show every adapter, estimator, recovery, model or corruption there is: ours, and those of installed packages."""
+    rows = corruption_rows() if kind in CORRUPTIONS else _registered(kind)
     if as_json:
         from aetta.cli.output import print_json
 
         print_json(rows)
     else:
         _print(rows)
+
+
+def _registered(kind: str) -> list[dict[str, Any]]:
+    from aetta import registry
+
+    singular = KINDS.get(kind) or (kind if kind in KINDS.values() else None)
+    if singular is None:
+        raise UnknownName.of("list", kind, (*KINDS, CORRUPTIONS[0]))
+    return [_describe(singular, name) for name in registry.names(singular)]
 
 
 def _describe(kind: str, name: str) -> dict[str, Any]:
@@ -105,6 +111,7 @@ def _lines(row: dict[str, Any]) -> list[tuple[str, str]]:
         ("paper", row.get("paper")),
         ("needs", row.get("needs")),
         ("cost", cost and f"{cost['forwards']:g} forward, {cost['backwards']:g} backward passes a batch"),
+        ("random", row.get("random") and "what it draws depends on the seed and the image's index"),
         ("options", ", ".join(f"{name}={value!r}" for name, value in row.get("options", {}).items())),
     ]
     return [(label, text) for label, text in lines if text]

@@ -40,6 +40,20 @@ _EXTRA: dict[str, Callable[..., Tensor]] = {
 FUNCTIONS = _STANDARD | _EXTRA
 """Each takes images in float64, their draws, and the parameters of one severity."""
 
+DETERMINISTIC = frozenset(
+    {
+        "defocus_blur",
+        "zoom_blur",
+        "brightness",
+        "contrast",
+        "pixelate",
+        "jpeg_compression",
+        "gaussian_blur",
+        "saturate",
+    }
+)
+"""Those that draw nothing: the seed does not matter to them."""
+
 CORRUPTIONS: tuple[str, ...] = tuple(_STANDARD)
 """The fifteen corruptions of the benchmarks, in their published order."""
 EXTRA_CORRUPTIONS: tuple[str, ...] = tuple(_EXTRA)
