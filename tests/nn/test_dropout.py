@@ -226,3 +226,17 @@ def test_the_chunk_follows_the_free_memory(monkeypatch):
     assert dropout.fitting_chunk(model, images, default_sites(model)) == 3
     monkeypatch.setattr(dropout, "_free_memory", lambda: 0)
     assert dropout.fitting_chunk(model, images, default_sites(model)) == 1
+
+
+def test_batch_norms_over_single_pixels_work():
+    model = nn.Sequential(
+        nn.Sequential(
+            nn.Conv2d(3, 8, 8), nn.BatchNorm2d(8), nn.ReLU()
+        ),  # 1 x 1 from here: a batch norm needs two images
+        nn.Sequential(nn.Conv2d(8, 8, 1), nn.BatchNorm2d(8), nn.ReLU()),
+        nn.Flatten(),
+        nn.Linear(8, 3),
+    ).eval()
+    with norm.batch_statistics(model):
+        runs = dropped_logits(model, torch.rand(4, 3, 8, 8), samples=3, rate=0.3, masks=sample_masks(0.3, Rng()))
+    assert runs.shape == (3, 4, 3)

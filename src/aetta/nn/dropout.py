@@ -149,7 +149,7 @@ def fitting_chunk(model: nn.Module, images: Tensor, sites: Sequence[str]) -> int
     sizes = _SIZES.setdefault(model, {})
     key = (tuple(images.shape[1:]), images.dtype, tuple(sites))
     if key not in sizes:
-        sizes[key] = _first_output(model, images[:1], sites)
+        sizes[key] = _largest_output(model, images[:2], sites)
     if images.device.type == "cuda":
         free = torch.cuda.mem_get_info(images.device)[0] // 2
     else:
@@ -160,8 +160,8 @@ def fitting_chunk(model: nn.Module, images: Tensor, sites: Sequence[str]) -> int
 _SIZES: WeakKeyDictionary[nn.Module, dict[Any, int]] = WeakKeyDictionary()
 
 
-def _first_output(model: nn.Module, image: Tensor, sites: Sequence[str]) -> int:
-    """The bytes of the largest output of a site, for one image."""
+def _largest_output(model: nn.Module, images: Tensor, sites: Sequence[str]) -> int:
+    """The bytes of the largest output of a site, for one image. Two are run: batch norms may need more than one."""
     found: list[int] = []
 
     def measure(_module: nn.Module, _inputs: Any, output: Any) -> None:
@@ -170,11 +170,11 @@ def _first_output(model: nn.Module, image: Tensor, sites: Sequence[str]) -> int:
 
     handles = [module.register_forward_hook(measure) for module in site_modules(model, sites)]
     try:
-        model(image)
+        model(images)
     finally:
         for handle in handles:
             handle.remove()
-    return max(found, default=0)
+    return max(found, default=0) // len(images)
 
 
 def _free_memory() -> int:
