@@ -57,14 +57,14 @@ def test_an_array_becomes_an_array_a_corruption(tmp_path: Path) -> None:
 
 
 def test_all_severities_and_labels_make_what_the_reader_of_cifar_c_reads(tmp_path: Path) -> None:
-    np.save(tmp_path / "images.npy", pixels(3))
-    np.save(tmp_path / "wanted.npy", np.array([4, 1, 9]))
+    np.save(tmp_path / "images.npy", pixels(10))
+    np.save(tmp_path / "wanted.npy", np.arange(9, -1, -1))
     out = tmp_path / "CIFAR-10-C"
     options = ("--kind", "contrast", "--severity", "1-5", "--labels", tmp_path / "wanted.npy")
     assert run("corrupt", tmp_path / "images.npy", out, *options).exit_code == 0
-    data = cifar_corrupted(tmp_path, "contrast", 4, images=3)
-    assert data.labels.tolist() == [4, 1, 9]
-    assert np.array_equal(data.tensors()[0].permute(0, 2, 3, 1).numpy(), levels(pixels(3), "contrast", 4))
+    data = cifar_corrupted(tmp_path, "contrast", 4, images=10)
+    assert data.labels.tolist() == list(range(9, -1, -1))
+    assert np.array_equal(data.tensors()[0].permute(0, 2, 3, 1).numpy(), levels(pixels(10), "contrast", 4))
 
 
 def test_a_folder_becomes_a_tree_the_reader_of_folders_reads(tmp_path: Path) -> None:
