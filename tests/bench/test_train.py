@@ -9,10 +9,12 @@ import torch
 from safetensors import safe_open
 
 from aetta.bench.train import Epoch, Recipe, evaluate, statistics, train_source
+from aetta.bench.training_step import TrainingStep
 from aetta.data.labelled import LabelledImages, from_arrays
 from aetta.errors import BadOption, CheckpointError, DataError, UnknownName
 from aetta.models import Normalized, load_weights
 from aetta.registry import create
+from aetta.rng import Rng
 
 RECIPE = Recipe(epochs=4, batch_size=16, padding=1, seed=3)
 ARCH = "cifar_resnet20"
@@ -73,6 +75,20 @@ def test_the_global_randomness_is_left_alone(tmp_path: Path) -> None:
     before = torch.get_rng_state()
     train_source(squares(32, 0), squares(8, 1), tmp_path / "m.safetensors", arch=ARCH, recipe=replace(RECIPE, epochs=1))
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_every_epoch_has_an_order_and_crops_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plans: list[torch.Tensor] = []
+    planned = TrainingStep._planned
+
+    def noted(self: TrainingStep, rng: Rng) -> torch.Tensor:
+        plans.append(planned(self, rng))
+        return plans[-1]
+
+    monkeypatch.setattr(TrainingStep, "_planned", noted)
+    train_source(squares(48, 0), squares(8, 1), tmp_path / "m.safetensors", arch=ARCH, recipe=RECIPE)
+    assert len(plans) == 4
+    assert all(not torch.equal(plans[0][:, row], plan[:, row]) for plan in plans[1:] for row in range(4))
 
 
 class Stop(Exception):

@@ -98,14 +98,18 @@ def test_everything_a_step_writes_is_known(monkeypatch: pytest.MonkeyPatch) -> N
     changing = training.changing()
     everything = {
         name: value
-        for name, value in {**vars(training), **training.model.state_dict(keep_vars=True)}.items()
+        for name, value in {
+            **vars(training),
+            **training.model.state_dict(keep_vars=True),
+            **{f"momentum {i}": momentum for i, momentum in enumerate(training.momenta)},
+        }.items()
         if isinstance(value, Tensor)
     }
     before = {name: value.detach().clone() for name, value in everything.items()}
     training._once()
     written = {name for name, value in everything.items() if not torch.equal(value, before[name])}
     listed = {name for name, value in everything.items() if any(value is tensor for tensor in changing)}
-    assert {"clock", "loss", "0.weight", "1.running_mean", "1.num_batches_tracked"} <= written
+    assert {"clock", "loss", "0.weight", "1.running_mean", "1.num_batches_tracked", "momentum 0"} <= written
     assert written <= listed
 
 
@@ -127,6 +131,8 @@ def test_a_capture_leaves_no_trace_of_its_warm_up(monkeypatch: pytest.MonkeyPatc
     places = [tensor.data_ptr() for tensor in training.changing()]
     training._captured()
     assert places == [tensor.data_ptr() for tensor in training.changing()], "a graph writes where it was captured"
+    for each in (training, untouched):
+        each._once()
     for ours, theirs in zip(training.changing(), untouched.changing(), strict=True):
         assert torch.equal(ours, theirs)
 

@@ -148,6 +148,8 @@ def test_a_small_concentration_clumps_the_labels_and_a_large_one_does_not() -> N
     few = [len(torch.unique(batch.labels)) for batch in dirichlet(data, concentration=0.01) if batch.labels is not None]
     assert sum(few) / len(few) < 5
     assert neighbours_alike(fully(data)) < 0.2
+    of_one_class = [number for number in all_numbers(dirichlet(data)) if number % 10 == 3]
+    assert of_one_class != sorted(of_one_class)
 
 
 def test_the_published_order_is_the_same_in_every_domain() -> None:
@@ -247,6 +249,13 @@ def test_unknown_images_have_no_class_and_disturb_no_order() -> None:
     assert among == all_numbers(known)
     assert {len(batch.images) for batch in list(stream)[:-1]} == {10}
     assert list(open_set(known, noise_images(1, (3, 1, 2)), share=0.0))[-1].images.shape == (10, 3, 1, 2)
+
+
+def test_images_of_another_data_set_lose_their_labels() -> None:
+    stream = open_set(fully(numbered(200), batch_size=10), numbered(50, first=1000), share=0.3)
+    pairs = [pair for batch in stream for pair in zip(numbers(batch), batch.labels.tolist(), strict=True)]  # type: ignore[union-attr]
+    assert {label for number, label in pairs if number >= 1000} == {-1}
+    assert all(label == number % 4 for number, label in pairs if number < 1000)
 
 
 def test_noise_is_the_same_each_time_it_is_read() -> None:
