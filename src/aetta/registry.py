@@ -19,6 +19,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "batch_norm": "aetta.adapters.batch_norm:BatchNorm",
         "eata": "aetta.adapters.eata:Eata",
         "eta": "aetta.adapters.eata:Eta",
+        "rotta": "aetta.adapters.rotta:Rotta",
         "sar": "aetta.adapters.sar:Sar",
         "sotta": "aetta.adapters.sotta:Sotta",
         "source": "aetta.adapters.source:Source",

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from aetta.adapters import Adapter, Eata, Eta, Sar, Sotta, Tent
+from aetta.adapters import Adapter, Eata, Eta, Rotta, Sar, Sotta, Tent
 from tests.adapters.makers import CLASSES, MODELS, batch_norm_resnet, images
 
 METHODS: dict[str, Callable[[nn.Module], Adapter]] = {
@@ -18,6 +18,7 @@ METHODS: dict[str, Callable[[nn.Module], Adapter]] = {
     "eata": lambda model: Eata(model, ceiling=1.0, similarity=2.0),
     "sar": lambda model: Sar(model, ceiling=1.0, reset_below=None),
     "sotta": lambda model: Sotta(model, threshold=0.3),
+    "rotta": lambda model: Rotta(model, keep=0.9),
 }
 of_every_method = pytest.mark.parametrize("method", METHODS)
 on_every_model = pytest.mark.parametrize("model", MODELS)

@@ -2,7 +2,7 @@
 
 The first site *widens the batch*: what comes before it runs once, on the B images; its output is repeated N times, each
 copy under its own mask, and what comes after it runs once on the N * B rows. Batch norms that use batch statistics
-are given N groups (`norm.grouped`), so that each pass is exactly what it would have been alone.
+are given N groups (`caught.grouped`), so that each pass is exactly what it would have been alone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from aetta.errors import BadOption, UnsuitableModel
-from aetta.nn import norm
+from aetta.nn.caught import grouped
 from aetta.nn.functional import logits_of
 from aetta.nn.sites import default_sites, site_modules
 from aetta.rng import Rng
@@ -79,7 +79,7 @@ def dropping_out(model: nn.Module, sites: Sequence[str], rate: float, masks: Mas
             if not rows:
                 rows.append(len(tensor))
                 tensor, scale = (tensor * scale).expand(len(passes), *tensor.shape), 1.0
-                mode.append(norm.grouped(len(passes), len(passes) * rows[0]) if len(passes) > 1 else nullcontext())
+                mode.append(grouped(len(passes), len(passes) * rows[0]) if len(passes) > 1 else nullcontext())
                 mode[0].__enter__()
             elif len(tensor) == len(passes) * rows[0]:
                 tensor = tensor.view(len(passes), rows[0], *tensor.shape[1:])

@@ -70,9 +70,13 @@ def cosine(probabilities: Tensor, average: Tensor) -> Tensor:
 
 @torch.no_grad()
 def ema_(average: nn.Module, new: nn.Module, keep: float) -> None:
-    """Move the parameters of one module towards another's: average = keep * average + (1 - keep) * new."""
-    olds: list[Tensor] = list(average.parameters())
-    news: list[Tensor] = list(new.parameters())
+    """Move the parameters of one module towards another's trained ones: average = keep * average + (1 - keep) * new.
+
+    Those that are not trained are equal in both, and stay so to the last bit.
+    """
+    pairs = [(old, p) for old, p in zip(average.parameters(), new.parameters(), strict=True) if p.requires_grad]
+    olds: list[Tensor] = [old for old, _ in pairs]
+    news: list[Tensor] = [p for _, p in pairs]
     torch._foreach_mul_(olds, keep)
     torch._foreach_add_(olds, news, alpha=1 - keep)
 

@@ -8,25 +8,20 @@ A model stays in eval mode throughout. Only its batch norms are ever switched, i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.overrides import TorchFunctionMode
 
 from aetta.errors import UnsuitableModel
 
 __all__ = [
     "LAST_LAYERS",
     "adaptable",
-    "batch_norm_by_group",
     "batch_norms",
     "batch_statistics",
-    "grouped",
     "norms",
     "running_statistics",
 ]
@@ -98,73 +93,6 @@ def _switched(model: nn.Module, **values: Any) -> Iterator[None]:
         for layer, old in zip(layers, before, strict=True):
             for name, value in old.items():
                 setattr(layer, name, value)
-
-
-class grouped(TorchFunctionMode):  # noqa: N801  (a `with` block, read as a verb)
-    """Within it, a batch norm that uses batch statistics gives each of so many equal groups of the batch its own.
-
-    A batch of N stacked passes is then normalised exactly as N separate passes would be. It catches the call to
-    `batch_norm`, so layers that wrap it or add to it are covered too. Inputs of another batch size pass untouched.
-
-    groups: How many groups.
-    rows: The batch size of the stacked passes; another one is not stacked.
-    """
-
-    def __init__(self, groups: int, rows: int) -> None:
-        super().__init__()
-        self.groups, self.rows = groups, rows
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        if func is F.batch_norm:
-            return self._batch_norm(*args, **(kwargs or {}))
-        return func(*args, **(kwargs or {}))
-
-    def _batch_norm(
-        self,
-        input: Tensor,  # noqa: A002  (torch's name)
-        running_mean: Tensor | None,
-        running_var: Tensor | None,
-        weight: Tensor | None = None,
-        bias: Tensor | None = None,
-        training: bool = False,
-        momentum: float = 0.1,
-        eps: float = 1e-5,
-    ) -> Tensor:
-        if not training or len(input) != self.rows:
-            return F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
-        return batch_norm_by_group(input, self.groups, weight, bias, eps)
-
-
-def batch_norm_by_group(
-    stacked: Tensor, groups: int, weight: Tensor | None, bias: Tensor | None, eps: float = 1e-5
-) -> Tensor:
-    """Batch norm with batch statistics, for each of so many equal groups of a stacked batch on its own."""
-    if torch.is_grad_enabled():
-        return torch.cat(
-            [F.batch_norm(part, None, None, weight, bias, True, 0.0, eps) for part in stacked.chunk(groups)]
-        )
-    if stacked.device.type == "cuda":
-        return _scaled_by_group(stacked, groups, weight, bias, eps)
-    normed = torch.empty_like(stacked)
-    unused = [(stacked if weight is None else weight).new_empty(0) for _ in range(2)]
-    for part, out in zip(stacked.chunk(groups), normed.chunk(groups), strict=True):  # written where it belongs: no copy
-        torch.ops.aten.native_batch_norm.out(
-            part, weight, bias, None, None, True, 0.0, eps, out=out, save_mean=unused[0], save_invstd=unused[1]
-        )
-    return normed
-
-
-def _scaled_by_group(stacked: Tensor, groups: int, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
-    """The same in a few large operations instead of many small ones, for devices where launching costs."""
-    split = stacked.view(groups, -1, *stacked.shape[1:])  # [groups, batch, channels, ...]
-    axes = (1, *range(3, split.ndim))
-    variance, mean = torch.var_mean(split.float(), axes, correction=0, keepdim=True)
-    shape = (1, 1, -1, *[1] * (split.ndim - 3))
-    scale = (variance + eps).rsqrt() * (1.0 if weight is None else weight.view(shape))
-    shift = (0.0 if bias is None else bias.view(shape)) - mean * scale
-    return torch.addcmul(shift.to(split.dtype), split, scale.to(split.dtype)).flatten(0, 1)
 
 
 def _skipped(skip: Sequence[str]) -> str:

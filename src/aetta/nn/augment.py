@@ -1,0 +1,110 @@
+"""Random views of images, as CoTTA and RoTTA take them: colours, a small affine motion, blur, flip, noise.
+
+Many views of a batch are made at once, as one batch of views * batch rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from aetta.rng import Rng
+
+__all__ = ["Augmentation", "affine", "blur", "recolour"]
+
+MARGIN = 2  # pixels around the image that the blur looks at
+Factor = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """Random views of a batch. The draws of a view depend on the seed and its number alone.
+
+    views: How many an ensemble takes.
+    per_image: Draw for each image of a view; else once for the whole view, as published.
+
+    >>> Augmentation()(torch.rand(4, 3, 32, 32), Rng(0), range(8)).shape
+    torch.Size([32, 3, 32, 32])
+    """
+
+    views: int = 32
+    per_image: bool = False
+
+    def __call__(self, images: Tensor, rng: Rng, views: range) -> Tensor:
+        """So many views, one after the other: [len(views) * batch, channels, height, width]."""
+        drawn = 5 + 5 + 6  # the order of the colours, their factors, and the rest
+        sets = len(images) if self.per_image else 1
+        draws = torch.cat([rng.child(view).uniform(size=sets * drawn).view(sets, drawn) for view in views])
+        draws = draws.repeat_interleave(1 if self.per_image else len(images), 0).to(images)  # [rows, draws]
+        x = recolour(images.repeat(len(views), 1, 1, 1).clamp(0, 1), draws[:, :5].argsort(1), draws[:, 5:10])
+        angle, across, down, size, sigma, flip = draws[:, 10:].unbind(1)
+        reach = torch.tensor([x.shape[3] / 8, x.shape[2] / 8], device=x.device)  # 1/16 of the padded image
+        shift = (_between(torch.stack([across, down], 1), -1, 1) * reach).round()  # [rows, 2], in pixels
+        x = affine(x, _between(angle, -15, 15), shift, _between(size, 0.9, 1.1))
+        x = blur(x, _between(sigma, 0.001, 0.5))
+        x = torch.where((flip < 0.5).view(-1, 1, 1, 1), x.flip(-1), x)
+        noise = torch.cat([rng.child(view, "noise").normal_like(images) for view in views])
+        return (x + 0.005 * noise).clamp(0, 1)
+
+
+def recolour(images: Tensor, order: Tensor, draws: Tensor) -> Tensor:
+    """Brightness, contrast, saturation, hue and gamma of each image, in an order of its own.
+
+    order: Which of the five comes when, [batch, 5].
+    draws: How far each goes between its bounds, [batch, 5]. Images without three channels keep saturation and hue.
+    """
+    from kornia import enhance  # half a second to import
+
+    operations: list[tuple[Factor, float, float]] = [
+        (enhance.adjust_brightness_accumulative, 0.6, 1.4),
+        (enhance.adjust_contrast_with_mean_subtraction, 0.7, 1.3),
+        (enhance.adjust_saturation_with_gray_subtraction, 0.5, 1.5),
+        (enhance.adjust_hue, -0.06 * 2 * math.pi, 0.06 * 2 * math.pi),
+        (lambda x, gamma: enhance.adjust_gamma(x.clamp(min=1e-8), gamma), 0.7, 1.3),
+    ]
+    images = images.clone()
+    for turn in range(5):
+        for kind, (operation, low, high) in enumerate(operations):
+            rows = (order[:, turn] == kind).nonzero().squeeze(1)
+            if len(rows) and (images.shape[1] == 3 or kind not in (2, 3)):
+                images[rows] = operation(images[rows], _between(draws[rows, kind], low, high)).clamp(0, 1)
+    return images
+
+
+def affine(images: Tensor, angle: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
+    """Each image turned, scaled about its centre and shifted; edges go on outwards; with a margin for the blur.
+
+    angle: In degrees, [batch]. shift: In pixels, across and down, [batch, 2]. scale: [batch].
+    """
+    height, width = images.shape[2:]
+    wide, high = width + 2 * MARGIN, height + 2 * MARGIN
+    turn = torch.deg2rad(angle)
+    cosine, sine = turn.cos() / scale, turn.sin() / scale
+    rows = []  # from where a pixel is taken: the inverse motion, in units of half the image
+    for along, across, size in ((cosine, sine, width), (-sine, cosine, height)):
+        rest = -2 * (along * shift[:, 0] + across * shift[:, 1]) / size
+        rows.append(torch.stack([along * wide / size, across * high / size, rest], 1))
+    grid = F.affine_grid(torch.stack(rows, 1), [len(images), 1, high, wide], align_corners=False)
+    return F.grid_sample(images, grid.to(images), padding_mode="border", align_corners=False)
+
+
+def blur(images: Tensor, sigma: Tensor) -> Tensor:
+    """Each image blurred by a Gaussian of five pixels, [batch]; the margin goes."""
+    steps = torch.arange(-MARGIN, MARGIN + 1, device=images.device, dtype=images.dtype)
+    weights = (-0.5 * (steps / sigma[:, None]).square()).softmax(1)  # [batch, 5]
+    for axis in (2, 3):
+        size = images.shape[axis] - 2 * MARGIN
+        blurred = torch.zeros_like(images.narrow(axis, 0, size))
+        for place, weight in enumerate(weights.view(-1, 5, 1, 1, 1).unbind(1)):
+            blurred.addcmul_(images.narrow(axis, place, size), weight)
+        images = blurred
+    return images
+
+
+def _between(draws: Tensor, low: float, high: float) -> Tensor:
+    return low + (high - low) * draws
