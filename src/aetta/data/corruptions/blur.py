@@ -23,14 +23,14 @@ def gaussian_blur(images: Tensor, draws: Draws, deviation: float) -> Tensor:
 
 def defocus_blur(images: Tensor, draws: Draws, radius: float, softness: float) -> Tensor:
     """Blur with a disk of this radius in pixels, its rim softened; beyond the border the image is mirrored."""
-    kernel = _disk(radius, softness).to(images)
+    kernel = _disk(radius, softness)
     reach = kernel.shape[0] // 2
     height, width = images.shape[-2:]
     padded = _mirrored(images, reach)
     blurred = torch.zeros_like(images)
     for row, column in kernel.nonzero().tolist():
         part = padded[..., row : row + height, column : column + width]
-        blurred.add_(part * kernel[row, column])
+        blurred.add_(part, alpha=float(kernel[row, column]))
     return blurred
 
 

@@ -46,7 +46,8 @@ def fog(images: Tensor, draws: Draws, thickness: float, decay: float) -> Tensor:
     """
     height, width = images.shape[-2:]
     brightest = images.amax((1, 2, 3), keepdim=True)
-    cloud = _cloud(draws, max(height, width), decay)[:, None, :height, :width]
+    side = 1 << (max(height, width) - 1).bit_length()
+    cloud = _cloud(draws, images.new_empty(len(images), side, side), decay)[:, None, :height, :width]
     return (images + thickness * cloud) * brightest / (brightest + thickness)
 
 
@@ -56,11 +57,10 @@ def luminance(images: Tensor) -> Tensor:
     return red * 0.299 + green * 0.587 + blue * 0.114
 
 
-def _cloud(draws: Draws, size: int, decay: float) -> Tensor:
-    """[images, side, side] in [0, 1], side the next power of two: plasma by diamonds and squares, edges joined."""
-    side = 1 << (size - 1).bit_length()
-    sky = draws.uniform(side, side).zero_()
-    step, wobble = side, 100.0
+def _cloud(draws: Draws, sky: Tensor, decay: float) -> Tensor:
+    """Fill [images, side, side], side a power of two, with plasma in [0, 1]: by diamonds and squares, edges joined."""
+    sky[:, 0, 0] = 0
+    step, wobble = sky.shape[-1], 100.0
     while step >= 2:
         half = step // 2
 
