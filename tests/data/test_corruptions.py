@@ -27,6 +27,7 @@ from aetta.data.corruptions.motion import smear
 from aetta.data.corruptions.parameters import PARAMETERS
 from aetta.data.corruptions.resample import smooth
 from aetta.errors import BadInput, BadOption, MissingExtra, UnknownName
+from aetta.rng import Rng
 from tests.conftest import require_shared
 
 ALL = CORRUPTIONS + EXTRA_CORRUPTIONS
@@ -192,6 +193,21 @@ def test_draws_are_uniform_normal_and_independent() -> None:
     neighbours = torch.corrcoef(torch.stack([normal[:-1].flatten(), normal[1:].flatten()]))[0, 1]
     assert abs(float(neighbours)) < 0.01
     assert set(draws.integers(-2, 2, 100).flatten().tolist()) == {-2, -1, 0, 1}
+
+
+def test_draws_are_splitmix64_in_whole_numbers() -> None:
+    mask, gamma = (1 << 64) - 1, 0x9E3779B97F4A7C15
+
+    def mixed(state: int) -> int:
+        state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9 & mask
+        state = (state ^ (state >> 27)) * 0x94D049BB133111EB & mask
+        return state ^ (state >> 31)
+
+    key = Rng(3).child("corruption", "test").seed
+    stream = mixed(12345 * gamma + key & mask)
+    expected = [(mixed(stream + place * gamma & mask) >> 11) / 2**53 for place in range(5)]
+    draws = Draws(3, "test", torch.tensor([12345]))
+    assert [*draws.uniform(2)[0].tolist(), *draws.uniform(3)[0].tolist()] == expected
 
 
 def test_the_nearest_published_size_is_chosen_and_said() -> None:
