@@ -1,0 +1,180 @@
+"""What a process that runs cells keeps at hand: data sets, corrupted domains and source models, each loaded once."""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.lib.format import open_memmap
+from torch import Tensor, nn
+
+from aetta.bench.data import data_set, source_model
+from aetta.data.corruptions import corrupt
+from aetta.data.labelled import LabelledImages, indexing, to_uint8
+from aetta.data.published import validation_sample
+from aetta.errors import BadOption, DataError
+from aetta.models.load import load_weights
+from aetta.models.wrap import Normalized
+from aetta.rng import Rng
+
+__all__ = ["Workspace", "default_cache", "default_data"]
+
+CORRUPTION_SEED = 0  # the corrupted images are the same for every stream seed, as in the published files
+CHUNK = 2000
+VALIDATION = 1000
+
+
+def default_data() -> Path | None:
+    """The data folder that the environment variable AETTA_DATA names."""
+    found = os.environ.get("AETTA_DATA")
+    return Path(found) if found else None
+
+
+def default_cache() -> Path:
+    """Where decoded and corrupted images are kept: $AETTA_CACHE, or aetta in the user's cache folder."""
+    found = os.environ.get("AETTA_CACHE")
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(found) if found else Path(home) / "aetta"
+
+
+class Workspace:
+    """Data and models for cells, on one device.
+
+    Corrupted images are made once for all processes: as uint8 .npy files in the cache, memory-mapped by each.
+
+    data: The data folder.
+    cache: The folder of decoded and corrupted images.
+    device: Where cells run.
+    """
+
+    def __init__(self, data: Path | None, cache: Path, device: str = "cpu") -> None:
+        self.data, self.cache = data, cache
+        self.device = torch.device(device)
+        if self.device.type == "cuda" and not torch.cuda.is_available():
+            raise BadOption("--device cuda was asked for, but torch sees no GPU here; use --device cpu")
+        self._clean: dict[str, LabelledImages] = {}
+        self._domains: dict[tuple[str, str, int], LabelledImages] = {}
+        self._models: dict[str, nn.Module] = {}
+        self._validation: dict[tuple[str, int], tuple[Tensor, Tensor]] = {}
+
+    @cached_property
+    def channels_last(self) -> bool:
+        """Whether models and images lie in memory channel by channel: faster convolutions on a GPU."""
+        return self.device.type == "cuda"
+
+    def clean(self, name: str) -> LabelledImages:
+        """The images of a data set without corruption, on the CPU."""
+        if name not in self._clean:
+            data = data_set(name)
+            found = data.clean(data.root(self.data))
+            self._clean[name] = found.in_memory(self.cache / f"{name}.safetensors") if data.resident else found
+        return self._clean[name]
+
+    def domain(self, name: str, corruption: str, severity: int) -> LabelledImages:
+        """The images of a domain, on the device; "clean" is no corruption."""
+        key = (name, corruption, severity)
+        if key not in self._domains:
+            found = self._domain(*key)
+            on_gpu = self.device.type != "cpu" and data_set(name).resident
+            self._domains[key] = found.to(self.device) if on_gpu else found
+        return self._domains[key]
+
+    def prepare(self, name: str, corruption: str, severity: int) -> None:
+        """See that a domain is in the cache, if it is made by us."""
+        if corruption != "clean" and data_set(name).corrupted is None:
+            self._made(self.clean(name), corruption, severity)
+
+    def is_prepared(self, name: str, corruption: str, severity: int) -> bool:
+        """Whether there is nothing to prepare."""
+        if corruption == "clean" or data_set(name).corrupted is not None:
+            return True
+        return self._path(self.clean(name), corruption, severity).is_file()
+
+    def source(self, name: str) -> nn.Module:
+        """A source model in eval mode, normalisation inside, on the device."""
+        if name not in self._models:
+            known = source_model(name)
+            mean, std = known.pixels
+            network = load_weights(known.build(), known.file(self.data))
+            model = known.wrap(Normalized(network, mean=mean, std=std)).to(self.device).eval()
+            if self.channels_last:
+                model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            self._models[name] = model
+        return self._models[name]
+
+    def validation(self, name: str, seed: int) -> tuple[Tensor, Tensor]:
+        """A thousand labelled source images, floating point, on the device: what SrcValid looks at."""
+        if (name, seed) not in self._validation:
+            self._validation[name, seed] = self._validated(name, seed)
+        return self._validation[name, seed]
+
+    def pixels(self, images: Tensor) -> Tensor:
+        """Images as models take them: floating point in [0, 1], on the device."""
+        moved = images.to(self.device, non_blocking=True)
+        floating = moved.float().div_(255) if moved.dtype == torch.uint8 else moved.float()
+        return floating.contiguous(memory_format=torch.channels_last) if self.channels_last else floating
+
+    def _validated(self, name: str, seed: int) -> tuple[Tensor, Tensor]:
+        data = data_set(name)
+        found = data.validation(data.root(self.data)) if data.validation else self.clean(name)
+        size = min(VALIDATION, len(found))
+        images, labels = found.subset(validation_sample(seed, images=len(found), size=size)).tensors()
+        pixels = self.pixels(images)
+        if data.augmented:
+            pixels = _cropped_and_flipped(pixels, Rng(seed).child("validation"))
+        return pixels, labels.to(self.device)
+
+    def _domain(self, name: str, corruption: str, severity: int) -> LabelledImages:
+        data = data_set(name)
+        if corruption == "clean":
+            return self.clean(name)
+        if data.corrupted is not None:
+            return data.corrupted(data.root(self.data), corruption, severity)
+        clean = self.clean(name)
+        made = clean.map(lambda images, _: images, name=corruption, key=f"{severity} {CORRUPTION_SEED}")
+        stored = np.load(self._made(clean, corruption, severity), mmap_mode="c", allow_pickle=False)
+        if len(stored) != len(clean):
+            raise DataError(f"{self._path(clean, corruption, severity)} holds {len(stored)} images; delete it")
+        return _with(made, torch.from_numpy(stored))
+
+    def _path(self, clean: LabelledImages, corruption: str, severity: int) -> Path:
+        return self.cache / f"{clean.name}-{clean.key}" / f"{corruption}-{severity}-{CORRUPTION_SEED}.npy"
+
+    def _made(self, clean: LabelledImages, corruption: str, severity: int) -> Path:
+        """The file of a corrupted domain; made if it is not there. Two processes that make it make the same."""
+        path = self._path(clean, corruption, severity)
+        if path.is_file():
+            return path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+        first = clean.read(torch.arange(1))
+        try:
+            out = open_memmap(partial, "w+", dtype=np.uint8, shape=(len(clean), *first.shape[1:]))
+            for part in torch.split(torch.arange(len(clean)), CHUNK):
+                images = to_uint8(clean.read(part)).to(self.device).float().div_(255)
+                corrupted = corrupt(images, corruption, severity, seed=CORRUPTION_SEED, indices=part)
+                out[part.numpy()] = to_uint8(corrupted).cpu().numpy()
+            out.flush()
+            os.replace(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
+        return path
+
+
+def _with(data: LabelledImages, images: Tensor) -> LabelledImages:
+    return LabelledImages(data.name, data.labels, data.classes, indexing(images), data.key)
+
+
+def _cropped_and_flipped(images: Tensor, rng: Rng) -> Tensor:
+    """Each image cropped at random from a black border of 4 pixels, and mirrored half the time."""
+    padded = torch.nn.functional.pad(images, (4, 4, 4, 4))
+    height, width = images.shape[-2:]
+    out = torch.empty_like(images)
+    for index in range(len(images)):
+        top, left = rng.integer(9), rng.integer(9)
+        crop = padded[index, :, top : top + height, left : left + width]
+        out[index] = crop.flip(-1) if rng.number() < 0.5 else crop
+    return out
