@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from aetta import __version__
+from aetta.cli.bench import figure, run, status, table
 from aetta.cli.check import check
 from aetta.cli.corrupt import corrupt
 from aetta.cli.data import data_app
@@ -67,7 +68,11 @@ def _options(
 app.command("check")(check)
 app.command("corrupt")(corrupt)
 app.command("doctor")(doctor)
+app.command("figure")(figure)
 app.command("list")(list_names)
+app.command("run")(run)
+app.command("status")(status)
+app.command("table")(table)
 app.command("watch")(watch)
 app.add_typer(export, name="export")
 app.command("train-source")(train_source)
