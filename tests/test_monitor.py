@@ -140,6 +140,14 @@ def test_bad_labels_are_refused_and_change_nothing(labels, says):
     assert fingerprint(monitor.state_dict()) == before
 
 
+def test_images_of_no_class_are_left_out_of_the_score():
+    monitor, images = a_monitor(), tiny_images()
+    labels = monitor.serve(images).argmax(1)
+    labels[:6] = -1
+    assert monitor(images, labels=labels).accuracy == 1.0
+    assert monitor(images, labels=torch.full((12,), -1)).accuracy is None
+
+
 def test_logits_of_another_batch_are_refused():
     monitor = a_monitor()
     with pytest.raises(BadInput, match="7 rows of logits for 12 images"):

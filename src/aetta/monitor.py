@@ -110,6 +110,7 @@ class Monitor(state.Stateful):
         """Estimate, adapt, recover and record, behind the answer. An error leaves everything as it was before.
 
         labels: Only to score the step (`Step.accuracy`); they are never adapted to and never shown to an estimator.
+            An image of no class, as open-set streams have, is labelled -1 and left out of the score.
         domain: Only told on (`Step.domain`).
         """
         check_images(images, channels=self._channels, pixel_range=self.pixel_range)
@@ -118,7 +119,7 @@ class Monitor(state.Stateful):
     def _digested(self, batch: Batch, logits: Tensor, seconds: dict[str, float]) -> Step:
         self._check_logits(batch.images, logits)
         if batch.labels is not None:
-            check_labels(batch.labels, batch=len(batch.images), classes=logits.shape[1])
+            check_labels(batch.labels, batch=len(batch.images), classes=logits.shape[1], strangers=True)
         with self._lock:
             with state.all_or_nothing(self.adapter, self.recovery, *self.estimators.values()):
                 step = self._digest(batch, logits, seconds)
@@ -132,7 +133,7 @@ class Monitor(state.Stateful):
         with _timed(seconds, "estimate"):
             probe = self.probe(batch.images, logits)
             estimates = {name: estimator.observe(probe) for name, estimator in self.estimators.items()}
-        accuracy = None if batch.labels is None else float((logits.argmax(1) == batch.labels).float().mean())
+        accuracy = _accuracy(logits, batch.labels)
         step = Step(self.index, logits, estimates, domain=batch.domain, accuracy=accuracy, seconds=seconds)
         if self.frozen:
             return replace(step, drift=self.adapter.drift())
@@ -227,6 +228,13 @@ def _timed(seconds: dict[str, float], phase: str) -> Iterator[None]:
     start = time.perf_counter()
     yield
     seconds[phase] = time.perf_counter() - start
+
+
+def _accuracy(logits: Tensor, labels: Tensor | None) -> float | None:
+    """The share of right predictions among the images that have a class; -1 labels an image of none."""
+    if labels is None or not bool((known := labels >= 0).any()):
+        return None
+    return float((logits.argmax(1) == labels)[known].float().mean())
 
 
 def _input_channels(model: nn.Module) -> int | None:

@@ -161,12 +161,15 @@ def check_images(images: Any, *, channels: int | None = None, pixel_range: tuple
         raise BadInput(f"pixels lie in [{low:.3g}, {high:.3g}], not in {list(pixel_range)}; {hint}")
 
 
-def check_labels(labels: Any, *, batch: int, classes: int) -> None:
-    """Refuse labels that do not belong to the batch or name no class."""
+def check_labels(labels: Any, *, batch: int, classes: int, strangers: bool = False) -> None:
+    """Refuse labels that do not belong to the batch or name no class.
+
+    strangers: Whether -1 is allowed, for an image of no class.
+    """
     if not isinstance(labels, Tensor) or labels.is_floating_point() or labels.dtype == torch.bool:
         raise BadInput(f"labels must be a tensor of integers, got {getattr(labels, 'dtype', type(labels).__name__)}")
     if labels.shape != (batch,):
         raise BadInput(f"labels have shape {tuple(labels.shape)}, the batch has {batch} images")
     low, high = int(labels.min()), int(labels.max())
-    if low < 0 or high >= classes:
+    if low < (-1 if strangers else 0) or high >= classes:
         raise BadInput(f"labels lie in [{low}, {high}], but the model has {classes} classes, 0 to {classes - 1}")
