@@ -12,7 +12,7 @@ from aetta.nn.functional import batch_variance, wilson
 from aetta.probe import Probe
 from aetta.state import Stateful
 
-__all__ = ["Estimator", "by_agreement", "by_chance", "by_share"]
+__all__ = ["Estimator", "by_agreement", "by_chance", "by_likelihood", "by_share"]
 
 
 class Estimator(Stateful):
@@ -57,6 +57,13 @@ def by_agreement(agreement: Tensor, samples: int = 1) -> Estimate:
     """
     accuracy = float(agreement.double().mean())
     return Estimate(accuracy, *wilson(accuracy, batch_variance(agreement.double(), samples), images=len(agreement)))
+
+
+def by_likelihood(right: Tensor) -> Estimate:
+    """The estimate from how likely each image is right, [batch]: their mean; the number right is Poisson-binomial."""
+    accuracy = float(right.double().mean())
+    variance = float((right * (1 - right)).double().sum()) / len(right) ** 2
+    return Estimate(min(1.0, max(0.0, accuracy)), *wilson(accuracy, variance, images=len(right)))
 
 
 def by_share(share: float, *, batch: int, source: int) -> Estimate:

@@ -6,8 +6,8 @@ import torch
 
 from aetta._types import Estimate
 from aetta.errors import BadOption
-from aetta.estimators.base import Estimator
-from aetta.nn.functional import confidence, wilson
+from aetta.estimators.base import Estimator, by_chance, by_likelihood
+from aetta.nn.functional import confidence
 from aetta.probe import Probe
 
 __all__ = ["SoftmaxScore"]
@@ -33,7 +33,5 @@ class SoftmaxScore(Estimator):
     def observe(self, probe: Probe) -> Estimate:
         right = confidence(probe.logits, self.temperature).double()
         if not bool(torch.isfinite(right).all()):
-            return Estimate(1 / probe.classes, details={"finite": 0.0})
-        accuracy = float(right.mean())
-        variance = float((right * (1 - right)).sum()) / len(right) ** 2
-        return Estimate(accuracy, *wilson(accuracy, variance, images=len(right)))
+            return by_chance(probe)
+        return by_likelihood(right)
