@@ -7,15 +7,22 @@ import pytest
 import torch
 
 from aetta import AdvPerturb, Gde, Monitor, SoftmaxScore, SrcValid, Tent
+from aetta.adapters import Rotta, Sotta
 from aetta.estimators.adv_perturb import LOSSES, perturbation
 from aetta.nn.functional import logits_of
-from tests.goldens.official import golden, held_out, official_model, official_stream
+from tests.goldens.official import both_precisions, golden, held_out, official_model, official_stream
 
-DTYPES = [pytest.param(torch.float32, id="float32"), pytest.param(torch.float64, id="float64")]
-RUNS = {"tent": {"learning_rate": 1e-3}, "tent_fast": {"learning_rate": 0.02}}
+RUNS = {
+    "tent": lambda model: Tent(model, learning_rate=1e-3),
+    "tent_fast": lambda model: Tent(model, learning_rate=0.02),
+    "sotta": lambda model: Sotta(model, weight_decay=5e-4, capacity=512, threshold=0.3),
+    "rotta": lambda model: Rotta(model, capacity=32, augment=lambda images, rng, views: images),
+}
+# The tolerances of the logits; shares of 64 or 32 predictions are exact.
+CLOSE = {"tent": 5e-5, "tent_fast": 2e-3, "sotta": 1e-3, "rotta": 3e-3}
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@both_precisions
 @pytest.mark.parametrize("run", RUNS)
 def test_the_estimates_of_a_run_are_the_published_ones(run, dtype):
     expected, model = golden("baselines"), official_model(dtype)
@@ -26,13 +33,12 @@ def test_the_estimates_of_a_run_are_the_published_ones(run, dtype):
         "src_valid": SrcValid(images, labels),
         "adv_perturb": AdvPerturb(model, norm="l2", loss="kl_of_logits_torch113"),
     }
-    monitor = Monitor(Tent(model, **RUNS[run]), estimators)
+    monitor = Monitor(RUNS[run](model), estimators)
     steps = [monitor(images, labels=labels) for images, labels in official_stream(dtype)]
     for name in estimators:
         ours = [step.estimates[name].accuracy for step in steps]
-        # Shares of 64 or 32 predictions are exact; the mean confidence is bounded by the tolerance of the logits.
-        close = {"abs": 2e-3 if run == "tent_fast" else 5e-5} if name == "softmax_score_T2" else {"abs": 1e-12}
-        assert ours == pytest.approx(expected[f"{run}/{name}"].tolist(), **close), name
+        close = CLOSE[run] if name == "softmax_score_T2" else 1e-12
+        assert ours == pytest.approx(expected[f"{run}/{name}"].tolist(), abs=close), name
     accuracy = [100 * step.accuracy for step in steps]
     assert accuracy == pytest.approx(expected[f"{run}/acc_percent"].tolist(), abs=1e-4)
 
