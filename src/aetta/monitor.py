@@ -98,11 +98,15 @@ class Monitor(state.Stateful):
         return self._serve(images, self.adapter.predict)
 
     def _serve(self, images: Tensor, predict: Callable[[Tensor], Tensor]) -> Tensor:
-        check_images(images, channels=self._channels, pixel_range=self.pixel_range)
+        self.check(images)
         with self._lock:
             logits = predict(images)
         self._check_logits(images, logits)
         return logits
+
+    def check(self, images: Tensor) -> None:
+        """Refuse images that cannot be what was meant, as `serve` and `digest` do."""
+        check_images(images, channels=self._channels, pixel_range=self.pixel_range)
 
     def digest(
         self, images: Tensor, logits: Tensor, *, labels: Tensor | None = None, domain: str | None = None
@@ -113,7 +117,7 @@ class Monitor(state.Stateful):
             An image of no class, as open-set streams have, is labelled -1 and left out of the score.
         domain: Only told on (`Step.domain`).
         """
-        check_images(images, channels=self._channels, pixel_range=self.pixel_range)
+        self.check(images)
         return self._digested(Batch(images, labels, domain), logits, {})
 
     def _digested(self, batch: Batch, logits: Tensor, seconds: dict[str, float]) -> Step:

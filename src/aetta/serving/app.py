@@ -1,0 +1,203 @@
+"""The routes: what can be asked of a server over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from importlib.resources import files
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from aetta import __version__
+from aetta.serving.control import VERBS, Order
+from aetta.serving.engine import Engine
+from aetta.serving.guard import Guard, Reader, carries_token, require_token
+from aetta.serving.protocol import LENGTH_HEADER, Query, metadata, parse, parse_object, render
+from aetta.serving.refusal import Refused, busy
+
+__all__ = ["create_app", "routes"]
+
+Handler = Callable[[Request], Awaitable[Response]]
+PAGE = {
+    "/": ("index.html", "text/html; charset=utf-8"),
+    "/page.css": ("page.css", "text/css; charset=utf-8"),
+    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
+    "/chart.js": ("chart.js", "text/javascript; charset=utf-8"),
+    "/icon.svg": ("icon.svg", "image/svg+xml"),
+}
+SMALL, BEAT = 65536, 15.0
+
+
+def create_app(engine: Engine) -> ASGIApp:
+    """The ASGI application around an engine; its lifespan starts and stops it."""
+
+    def count(route: str, status: int) -> None:
+        engine.exporter.emit("requests", 1, route, str(status))
+
+    @asynccontextmanager
+    async def lifespan(app: Any) -> AsyncIterator[None]:
+        await engine.start()
+        try:
+            yield
+        finally:
+            await engine.stop()
+
+    router = Router(routes(engine), redirect_slashes=False, default=_nothing_here, lifespan=lifespan)
+    return Guard(router, engine.settings.hosts, count)
+
+
+def routes(engine: Engine) -> list[Route]:
+    """Every route. Those that change something ask for the token; inference learns from whom the settings say."""
+    settings, reader = engine.settings, Reader(engine.settings.limits)
+    model = f"/v2/models/{settings.name}"
+    parser = ThreadPoolExecutor(1, "aetta-parse")  # one large JSON at a time: it takes many times its size
+
+    async def live(request: Request) -> Response:
+        return JSONResponse({"live": True})
+
+    async def ready(request: Request) -> Response:
+        return JSONResponse({"ready": engine.ready}, 200 if engine.ready else 503)
+
+    async def server(request: Request) -> Response:
+        return JSONResponse({"name": "aetta", "version": __version__, "extensions": ["binary_tensor_data"]})
+
+    async def describe(request: Request) -> Response:
+        return JSONResponse(metadata(settings, engine.classes))
+
+    async def infer(request: Request) -> Response:
+        async with reader.body(request) as body:
+            query = await read(body, request.headers.get(LENGTH_HEADER))
+            try:
+                async with asyncio.timeout(settings.limits.answer):
+                    name, answer = await engine.infer(query, trusted=carries_token(request.headers, settings.token))
+            except TimeoutError:
+                raise busy(503, f"no answer within {settings.limits.answer:g} s", 5) from None
+        told = {"digested": answer.stamp.digested, "learns": answer.learns}
+        content, headers = render(query, answer.logits, model=settings.name, request_id=name, parameters=told)
+        return Response(content, headers=headers)
+
+    async def read(body: bytes, header_length: str | None) -> Query:
+        if len(body) <= SMALL or header_length is not None:
+            return parse(body, header_length, settings)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(parser, parse, body, header_length, settings)
+
+    async def metrics(request: Request) -> Response:
+        from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+        engine.measure()
+        return Response(generate_latest(engine.exporter.registry), media_type=CONTENT_TYPE_LATEST)
+
+    async def estimate(request: Request) -> Response:
+        return JSONResponse(engine.estimate())
+
+    async def history(request: Request) -> Response:
+        return JSONResponse({"rows": engine.history.since(_since(request))})
+
+    async def audit(request: Request) -> Response:
+        return JSONResponse({"rows": engine.audit.since(_since(request))})
+
+    async def snapshots(request: Request) -> Response:
+        return JSONResponse({"snapshots": engine.snapshots()})
+
+    async def events(request: Request) -> Response:
+        if engine.events.full:
+            raise busy(503, f"{settings.limits.streams} clients listen already", 30)
+        return StreamingResponse(_stream(engine), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+
+    async def feedback(request: Request) -> Response:
+        require_token(request.headers, settings.token)
+        async with reader.body(request) as body:
+            given = parse_object(body)
+        name, labels = given.get("id"), given.get("labels")
+        if not isinstance(name, str) or not isinstance(labels, list) or not all(type(n) is int for n in labels):
+            raise Refused(400, "feedback is {'id': the id of a request, 'labels': a list of integers}")
+        right = engine.feedback.label(name, labels, classes=engine.classes)
+        return JSONResponse({"right": right, "images": len(labels)}, 202)
+
+    def control(verb: str) -> Handler:
+        async def obey(request: Request) -> Response:
+            require_token(request.headers, settings.token)
+            async with reader.body(request) as body:
+                order = Order.of(verb, parse_object(body) if body else {})
+            return JSONResponse(await engine.order(order))
+
+        return obey
+
+    table: list[tuple[str, str, Handler]] = [
+        ("GET", "/v2", server),
+        ("GET", "/v2/health/live", live),
+        ("GET", "/v2/health/ready", ready),
+        ("GET", model, describe),
+        ("GET", f"{model}/ready", ready),
+        ("POST", f"{model}/infer", infer),
+        ("GET", f"{model}/versions/1", describe),
+        ("GET", f"{model}/versions/1/ready", ready),
+        ("POST", f"{model}/versions/1/infer", infer),
+        ("GET", "/metrics", metrics),
+        ("GET", "/v1/estimate", estimate),
+        ("GET", "/v1/history", history),
+        ("GET", "/v1/audit", audit),
+        ("GET", "/v1/events", events),
+        ("GET", "/v1/snapshots", snapshots),
+        ("POST", "/v1/feedback", feedback),
+        *(("POST", f"/v1/{verb}", control(verb)) for verb in VERBS),
+        *(("GET", path, _file(*page)) for path, page in PAGE.items()),
+    ]
+    return [Route(path, _named(path, handler), methods=[method]) for method, path, handler in table]
+
+
+def _named(path: str, handler: Handler) -> Handler:
+    """Tell the log and the metrics which route it was: the pattern, never what a client made of it."""
+
+    async def endpoint(request: Request) -> Response:
+        request.scope["aetta_route"] = path
+        if request.method == "HEAD":
+            return Response()
+        return await handler(request)
+
+    return endpoint
+
+
+def _file(name: str, kind: str) -> Handler:
+    content = files("aetta.serving").joinpath("page", name).read_bytes()
+
+    async def send(request: Request) -> Response:
+        return Response(content, media_type=kind, headers={"Cache-Control": "no-cache"})
+
+    return send
+
+
+async def _stream(engine: Engine) -> AsyncIterator[bytes]:
+    """Server-sent events; a comment now and then keeps the line open, and shows when it is not."""
+    with engine.events.listening() as queue:
+        yield b": listening\n\n"
+        while True:
+            try:
+                async with asyncio.timeout(BEAT):
+                    event = await queue.get()
+            except TimeoutError:
+                yield b": still here\n\n"
+                continue
+            if event is None:
+                return
+            kind, what = event
+            yield f"event: {kind}\nid: {what['row']}\ndata: {json.dumps(what, allow_nan=False)}\n\n".encode()
+
+
+def _since(request: Request) -> int:
+    given = request.query_params.get("since", "-1")
+    if not (given.removeprefix("-").isascii() and given.removeprefix("-").isdigit() and len(given) < 16):
+        raise Refused(400, "'since' must be the number of a row")
+    return int(given)
+
+
+async def _nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
+    raise Refused(404, "there is nothing here")
