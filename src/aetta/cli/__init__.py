@@ -17,6 +17,7 @@ from aetta.cli.data import data_app
 from aetta.cli.doctor import doctor
 from aetta.cli.export import export
 from aetta.cli.list import list_names
+from aetta.cli.serve import serve
 from aetta.cli.train import train_source
 from aetta.cli.watch import watch
 from aetta.errors import AettaError
@@ -73,6 +74,7 @@ app.command("list")(list_names)
 app.command("run")(run)
 app.command("status")(status)
 app.command("table")(table)
+app.command("serve")(serve)
 app.command("watch")(watch)
 app.add_typer(export, name="export")
 app.command("train-source")(train_source)
