@@ -17,6 +17,7 @@ __all__ = ["BUILT_IN", "by_name", "create", "create_for", "find", "names"]
 BUILT_IN: Mapping[str, Mapping[str, str]] = {
     "adapter": {
         "batch_norm": "aetta.adapters.batch_norm:BatchNorm",
+        "cotta": "aetta.adapters.cotta:Cotta",
         "eata": "aetta.adapters.eata:Eata",
         "eta": "aetta.adapters.eata:Eta",
         "rotta": "aetta.adapters.rotta:Rotta",

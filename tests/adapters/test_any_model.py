@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from aetta.adapters import Adapter, Eata, Eta, Rotta, Sar, Sotta, Tent
+from aetta.adapters import Adapter, Cotta, Eata, Eta, Rotta, Sar, Sotta, Tent
+from aetta.nn.augment import Augmentation
 from tests.adapters.makers import CLASSES, MODELS, batch_norm_resnet, images
 
 METHODS: dict[str, Callable[[nn.Module], Adapter]] = {
@@ -19,6 +20,7 @@ METHODS: dict[str, Callable[[nn.Module], Adapter]] = {
     "sar": lambda model: Sar(model, ceiling=1.0, reset_below=None),
     "sotta": lambda model: Sotta(model, threshold=0.3),
     "rotta": lambda model: Rotta(model, keep=0.9),
+    "cotta": lambda model: Cotta(model, augment=Augmentation(views=3)),
 }
 of_every_method = pytest.mark.parametrize("method", METHODS)
 on_every_model = pytest.mark.parametrize("model", MODELS)

@@ -2,6 +2,7 @@
 
 from aetta.adapters.base import Adapter
 from aetta.adapters.batch_norm import BatchNorm
+from aetta.adapters.cotta import Cotta
 from aetta.adapters.eata import Eata, Eta
 from aetta.adapters.rotta import Rotta
 from aetta.adapters.sar import Sar
@@ -9,4 +10,4 @@ from aetta.adapters.sotta import Sotta
 from aetta.adapters.source import Source
 from aetta.adapters.tent import Tent
 
-__all__ = ["Adapter", "BatchNorm", "Eata", "Eta", "Rotta", "Sar", "Sotta", "Source", "Tent"]
+__all__ = ["Adapter", "BatchNorm", "Cotta", "Eata", "Eta", "Rotta", "Sar", "Sotta", "Source", "Tent"]

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import ClassVar
 
-import torch
 from torch import Tensor, nn
 
 from aetta._types import Cost
 from aetta.adapters.base import Adapter
 from aetta.nn import norm
 from aetta.nn.functional import entropy
+from aetta.nn.optimizers import adam_or_sgd
 
 __all__ = ["Tent"]
 
@@ -25,6 +25,7 @@ class Tent(Adapter):
     momentum: Take SGD with this momentum instead of Adam, as the paper does on ImageNet.
     floor: Added inside the logarithm of the entropy. The authors of AETTA add 1e-6; the paper, nothing.
 
+    >>> import torch
     >>> from aetta.models.resnet import cifar_resnet20
     >>> adapter = Tent(cifar_resnet20())
     >>> adapter.adapt(torch.rand(8, 3, 32, 32)) > 0
@@ -48,11 +49,7 @@ class Tent(Adapter):
         super().__init__(model, keep_on_reset=keep_on_reset)
         self.floor = floor
         parameters = [p.requires_grad_() for p in norm.adaptable(self.model).values()]
-        self.optimizer: torch.optim.Optimizer = (
-            torch.optim.Adam(parameters, lr=learning_rate)
-            if momentum is None
-            else torch.optim.SGD(parameters, lr=learning_rate, momentum=momentum)
-        )
+        self.optimizer = adam_or_sgd(parameters, learning_rate, momentum)
 
     def inference(self) -> AbstractContextManager[None]:
         return norm.batch_statistics(self.model)
