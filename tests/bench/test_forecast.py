@@ -48,3 +48,15 @@ def test_what_earlier_sweeps_took_is_known_from_the_start() -> None:
     forecast = Forecast([SLOW], jobs=1)
     forecast.learn(cell("tent", seed=9), 12.0)
     assert forecast.left() == pytest.approx(12.0)
+
+
+def test_asking_often_about_many_cells_is_cheap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked at each message of each process; looking classes up each time once took more than the cells."""
+    forecast = Forecast([cell("tent", seed=seed) for seed in range(500)], jobs=4)
+    forecast.finished(cell("tent", seed=0), 1.0)
+
+    def looked_up(kind: str, name: str) -> None:
+        raise AssertionError(f"{name} was looked up again")
+
+    monkeypatch.setattr("aetta.registry.find", looked_up)
+    assert forecast.left() == pytest.approx(499 / 4)

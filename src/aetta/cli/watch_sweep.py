@@ -17,6 +17,8 @@ from aetta.bench.sweep import Event, Task
 
 __all__ = ["WatchSweep"]
 
+EVERY = 1.0  # seconds between two times left
+
 
 class WatchSweep:
     """Shows the events of a sweep: bars on a terminal, a line for each finished cell elsewhere.
@@ -45,6 +47,7 @@ class WatchSweep:
         )
         self._sweep = self._bars.add_task("cells", total=len(cells), left="")
         self._running: dict[Task, TaskID] = {}
+        self._told = 0.0
 
     def __enter__(self) -> WatchSweep:
         self._bars.start()
@@ -73,8 +76,11 @@ class WatchSweep:
             self._bars.update(self._running[task], completed=event.done, total=event.total)
         else:
             self._end(event)
-        self._bars.update(self._sweep, left=_time_left(self.forecast.left()))
-        return self.until is None or time.monotonic() < self.until
+        now = time.monotonic()
+        if now - self._told > EVERY:
+            self._told = now
+            self._bars.update(self._sweep, left=_time_left(self.forecast.left()))
+        return self.until is None or now < self.until
 
     def _end(self, event: Event) -> None:
         task = event.task
