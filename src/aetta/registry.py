@@ -57,6 +57,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "cifar_resnet32": "aetta.models.resnet:cifar_resnet32",
         "cifar_resnet34": "aetta.models.resnet:cifar_resnet34",
         "cifar_resnet50": "aetta.models.resnet:cifar_resnet50",
+        "digits_resnet": "aetta.models.resnet:digits_resnet",
         "resnet18": "aetta.models.resnet:resnet18",
         "resnet50": "aetta.models.resnet:resnet50",
     },

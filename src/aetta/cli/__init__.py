@@ -14,6 +14,7 @@ from aetta.cli.bench import figure, run, status, table
 from aetta.cli.check import check
 from aetta.cli.corrupt import corrupt
 from aetta.cli.data import data_app
+from aetta.cli.demo import demo
 from aetta.cli.doctor import doctor
 from aetta.cli.export import export
 from aetta.cli.list import list_names
@@ -68,6 +69,7 @@ def _options(
 
 app.command("check")(check)
 app.command("corrupt")(corrupt)
+app.command("demo")(demo)
 app.command("doctor")(doctor)
 app.command("figure")(figure)
 app.command("list")(list_names)
