@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from aetta.bench.cell import part
-from aetta.bench.pack import pack
+from aetta.bench.pack import pack, slim
 from aetta.bench.result import to_lines
 from aetta.bench.store import Store
 from aetta.errors import DataError
@@ -79,3 +79,14 @@ def test_a_damaged_pack_is_named(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(b"no json\n"))
     with pytest.raises(DataError, match="damaged"):
         Store(tmp_path).load(cell())
+
+
+def test_a_slim_result_keeps_what_tables_and_figures_need() -> None:
+    details = {"aetta": {"raw": 0.123456, "skew": 0.9}, "gde": {"low": 0.1}}
+    made = {**row("fog", 0.796875, aetta=0.123456, gde=None), "details": details, "repair": "reset"}
+    (found,) = slim(result(cell(), [made, row("fog", 0.5)])).rows[:1]
+    assert found["accuracy"] == 0.796875, "accuracies stay exact"
+    assert found["estimates"] == {"aetta": 0.1235, "gde": None}
+    assert found["details"] == {"aetta": {"raw": 0.1235}}
+    assert found["repair"] == "reset"
+    assert "details" not in slim(result(cell(), [row("fog", 0.5)])).rows[0]

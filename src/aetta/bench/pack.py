@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from aetta.bench.cell import Cell
-from aetta.bench.result import Result, write
+from aetta.bench.result import Result, Row, significant, write
 from aetta.errors import DataError
 
-__all__ = ["entries", "pack", "unpacked"]
+__all__ = ["entries", "pack", "slim", "unpacked"]
 
 ABSENT = "-"
+DIGITS = 4
+SHOWN = {"aetta": ("disagreement", "raw", "low", "high")}  # details, by the label of the estimate
 
 
 def pack(results: Iterable[Result], folder: Path, name: str, *, limit: int = 15 << 20) -> list[Path]:
@@ -31,6 +33,11 @@ def pack(results: Iterable[Result], folder: Path, name: str, *, limit: int = 15 
         write(path, gzip.compress(b"".join(part), 9, mtime=0))
         paths.append(path)
     return paths
+
+
+def slim(result: Result) -> Result:
+    """A result with what tables and figures need, to four digits: the details of AETTA's estimate, and of no other."""
+    return Result(result.cell, result.provenance, [_slim(row) for row in result.rows])
 
 
 def entries(path: Path) -> Iterator[dict[str, Any]]:
@@ -54,6 +61,17 @@ def unpacked(entry: dict[str, Any]) -> Result:
                 _place(row, name.split("\t"), column[index])
         rows.append(row)
     return Result(Cell.from_json(entry["cell"]), entry["provenance"], rows)
+
+
+def _slim(row: Row) -> dict[str, Any]:
+    kept = {
+        label: {name: significant(found[name], DIGITS) for name in names if name in found}
+        for label, names in SHOWN.items()
+        if (found := row.get("details", {}).get(label))
+    }
+    estimates = {name: significant(value, DIGITS) for name, value in row["estimates"].items()}
+    short = {**row, "loss": significant(row["loss"], DIGITS), "estimates": estimates, "details": kept}
+    return short if kept else {key: value for key, value in short.items() if key != "details"}
 
 
 def _parts(lines: list[bytes], limit: int) -> Iterator[list[bytes]]:
