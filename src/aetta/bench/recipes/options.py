@@ -22,7 +22,10 @@ WATCHING: Labelled = tuple((name, ADV_PERTURB if name == "adv_perturb" else part
 AETTA_ALONE: Labelled = tuple(found for found in WATCHING if found[0] == "aetta")
 
 AS_PUBLISHED: Mapping[str, Mapping[str, Any]] = {"mrs": {"as_published": True}}
-REPLACED: Mapping[tuple[str, str], Mapping[str, Any]] = {("sar", "mrs"): {"reset_below": None}}
+REPLACED: Mapping[tuple[str, str], Mapping[str, Any]] = {
+    ("sar", "mrs"): {"reset_below": None},
+    ("cotta", "stochastic"): {"restore": 0.0},
+}
 
 
 def adapter(method: str, data: str, rule: str = "none") -> Part:
