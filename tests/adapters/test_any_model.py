@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from aetta.adapters import Adapter, Cotta, Eata, Eta, Rotta, Sar, Sotta, Tent
+from aetta.errors import UnsuitableModel
 from aetta.nn.augment import Augmentation
 from tests.adapters.makers import CLASSES, MODELS, batch_norm_resnet, images
 
@@ -66,6 +67,13 @@ def test_one_autocast_block_around_a_stream_is_the_same_as_one_a_batch(method: s
             assert apart.adapt(images(seed)) == losses[seed]
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert torch.equal(apart.predict(images(9)), served)
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if name != "cotta"])
+def test_a_model_without_norms_is_refused_with_the_reason(method: str) -> None:
+    plain = nn.Sequential(nn.Flatten(), nn.Linear(3 * 16 * 16, CLASSES))
+    with pytest.raises(UnsuitableModel, match=r"no normalisation layer.*BatchNorm, GroupNorm or LayerNorm"):
+        METHODS[method](plain)
 
 
 @of_every_method

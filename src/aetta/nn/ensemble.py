@@ -16,13 +16,16 @@ PIXELS = 2**21  # of one forward pass on an accelerator: 32 views of 64 CIFAR im
 
 
 @torch.no_grad()
-def mean_logits(model: nn.Module, images: Tensor, augment: Augmentation, rng: Rng) -> Tensor:
+def mean_logits(
+    model: nn.Module, images: Tensor, augment: Augmentation, rng: Rng, *, together: int | None = None
+) -> Tensor:
     """The logits averaged over `augment.views` views, each with batch statistics of its own: [batch, classes].
 
-    As many views run as one batch as an accelerator can use; a processor is faster with one at a time (for ResNet18
-    on CIFAR, 4.5 s of 4 views; 5.4 s as one batch).
+    together: How many views run as one batch. If not given, as many as an accelerator can use; but one at a time on a
+        processor, which is faster there (ResNet18, 4 views of 64 CIFAR images: 4.5 s; 5.4 s as one batch).
     """
-    together = 1 if images.device.type == "cpu" else max(1, PIXELS // images[:, 0].numel())
+    if together is None:
+        together = 1 if images.device.type == "cpu" else max(1, PIXELS // images[:, 0].numel())
     total: Tensor | float = 0.0
     for first in range(0, augment.views, together):
         views = range(first, min(augment.views, first + together))
