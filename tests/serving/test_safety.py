@@ -260,6 +260,7 @@ def _with(**changes: Any) -> dict[str, Any]:
         {**GOOD, "id": "a\nb"},
         {**GOOD, "outputs": []},
         {**GOOD, "outputs": [{"name": "secrets"}]},
+        {**GOOD, "outputs": [{"name": ["logits"]}]},
         {**GOOD, "outputs": [{"name": "logits"}, {"name": "logits"}]},
         {**GOOD, "outputs": "logits"},
         {**GOOD, "parameters": 5},

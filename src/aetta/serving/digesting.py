@@ -20,7 +20,7 @@ from aetta.serving.served import Stamp
 __all__ = ["Answered", "Digester"]
 
 log = logging.getLogger(__name__)
-LOW_PRIORITY = 19
+STEP_BACK = 5  # more would starve it beside others, and it may hold what they wait for
 Task = tuple[Callable[[], Any], Future[Any]]
 
 
@@ -121,6 +121,7 @@ class Digester:
 def _step_back() -> None:
     """Let the threads that answer run first, where a thread has a priority of its own."""
     try:
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOW_PRIORITY)
+        me = threading.get_native_id()
+        os.setpriority(os.PRIO_PROCESS, me, os.getpriority(os.PRIO_PROCESS, me) + STEP_BACK)
     except (AttributeError, OSError):
         log.info("the digesting thread runs at the priority of the process")

@@ -72,6 +72,8 @@ class Engine:
 
     async def start(self) -> None:
         """Begin, on this event loop."""
+        if self.settings.threads is not None:
+            torch.set_num_threads(1)  # of the loop's own thread: what it does is small
         self.events.open()
         self.digester.start()
         self.batcher.start()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,11 @@ from aetta.serving.settings import Settings
 __all__ = ["Query", "metadata", "parse", "parse_object", "render"]
 
 INPUT = "images"
-OUTPUTS = ("logits", "probabilities", "labels")
+OUTPUTS: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "logits": lambda logits: logits,
+    "probabilities": lambda logits: logits.softmax(1),
+    "labels": lambda logits: logits.argmax(1),
+}
 TYPES: Mapping[str, np.dtype[Any]] = {
     "FP16": np.dtype("<f2"),
     "FP32": np.dtype("<f4"),
@@ -74,11 +78,10 @@ def render(
     query: Query, logits: Tensor, *, model: str, request_id: str, parameters: Mapping[str, Any]
 ) -> tuple[bytes, dict[str, str]]:
     """The answer's body and headers."""
-    tensors = {"logits": logits, "probabilities": logits.softmax(1), "labels": logits.argmax(1)}
     described: list[dict[str, Any]] = []
     raw: list[bytes] = []
     for name, binary in query.outputs.items():
-        value = tensors[name].cpu()
+        value = OUTPUTS[name](logits).cpu()
         about: dict[str, Any] = {"name": name, "datatype": NAMES[value.dtype], "shape": list(value.shape)}
         if binary:
             raw.append(value.contiguous().numpy().tobytes())
@@ -139,8 +142,10 @@ def _images(given: Mapping[str, Any], rest: memoryview, settings: Settings) -> T
         values = _from_json(given.get("data"), shape)
     else:
         values = _from_bytes(rest, size, TYPES[kind], shape)
-    images = torch.from_numpy(np.array(values, dtype=np.float32, order="C"))
-    return images / 255 if kind == "UINT8" else images
+    images = np.array(values, dtype=np.float32, order="C")
+    if kind == "UINT8":
+        images /= 255
+    return torch.from_numpy(images)
 
 
 def _shape(given: Any, settings: Settings) -> tuple[int, ...]:
@@ -184,9 +189,10 @@ def _outputs(head: Mapping[str, Any]) -> dict[str, bool]:
         raise Refused(400, f"'outputs' must be a list of some of {', '.join(OUTPUTS)}")
     wanted: dict[str, bool] = {}
     for each in asked:
-        if not isinstance(each, dict) or each.get("name") not in OUTPUTS or each["name"] in wanted:
+        name = each.get("name") if isinstance(each, dict) else None
+        if not isinstance(name, str) or name not in OUTPUTS or name in wanted:
             raise Refused(400, f"each output must be one of {', '.join(OUTPUTS)}, once")
-        wanted[each["name"]] = _parameters(each).get("binary_data", default) is True
+        wanted[name] = _parameters(each).get("binary_data", default) is True
     return wanted
 
 
