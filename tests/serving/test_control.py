@@ -15,7 +15,7 @@ from tests.serving.makers import BEARER, TOKEN, ask, client, engine, logits, unt
 
 
 def _digested(made: Engine, count: int) -> None:
-    until(lambda: made.monitor.index >= count and made.digester.waiting == 0)
+    until(lambda: len(made.history.since(-1)) >= count and made.digester.waiting == 0)
 
 
 def test_reset_sends_the_model_back_to_the_source(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_small_requests_become_one_batch(tmp_path: Path) -> None:
     with client(made) as http, ThreadPoolExecutor(6) as pool:
         answers = list(pool.map(lambda i: http.post(INFER, json=question(tiny_images(i)[:2])), range(6)))
         assert {answer.status_code for answer in answers} == {200}
-        until(lambda: made.monitor.index == 1)
+        until(lambda: len(made.history.since(-1)) == 1)
         assert made.history.since(-1)[0]["images"] == 12
 
 
@@ -176,7 +176,7 @@ def test_metrics_tell_of_the_model_and_of_the_server(tmp_path: Path) -> None:
     made = engine(tmp_path)
     with client(made) as http:
         ask(http)
-        until(lambda: made.monitor.index == 1)
+        until(lambda: len(made.history.since(-1)) == 1)
         http.get("/v2/models/other")
         text = http.get("/metrics").text
     for said in (
