@@ -142,6 +142,15 @@ def test_the_type_of_the_images_stays(dtype: torch.dtype) -> None:
     assert torch.equal(corrupted.float().mul(255).round(), corrupt(images, "glass_blur").mul(255).round())
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+@pytest.mark.parametrize("name", ALL)
+def test_a_gpu_makes_what_the_cpu_makes(name: str) -> None:
+    images = pictures(16)
+    found = corrupt(images.cuda(), name, seed=5)
+    assert found.device.type == "cuda"
+    assert torch.equal(found.cpu(), corrupt(images, name, seed=5))
+
+
 def test_no_images_give_no_images() -> None:
     assert corrupt(torch.empty(0, 3, 32, 32), "snow").shape == (0, 3, 32, 32)
 
