@@ -17,9 +17,16 @@ __all__ = ["BUILT_IN", "by_name", "create", "create_for", "find", "names"]
 BUILT_IN: Mapping[str, Mapping[str, str]] = {
     "adapter": {
         "batch_norm": "aetta.adapters.batch_norm:BatchNorm",
+        "cmf": "aetta.adapters.cmf:Cmf",
         "cotta": "aetta.adapters.cotta:Cotta",
+        "deyo": "aetta.adapters.deyo:DeYO",
         "eata": "aetta.adapters.eata:Eata",
         "eta": "aetta.adapters.eata:Eta",
+        "lame": "aetta.adapters.lame:Lame",
+        "memo": "aetta.adapters.memo:Memo",
+        "note": "aetta.adapters.note:Note",
+        "rdumb": "aetta.adapters.rdumb:RDumb",
+        "roid": "aetta.adapters.roid:Roid",
         "rotta": "aetta.adapters.rotta:Rotta",
         "sar": "aetta.adapters.sar:Sar",
         "sotta": "aetta.adapters.sotta:Sotta",

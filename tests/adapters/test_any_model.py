@@ -9,10 +9,17 @@ import pytest
 import torch
 from torch import nn
 
-from aetta.adapters import Adapter, Cotta, Eata, Eta, Rotta, Sar, Sotta, Tent
+from aetta.adapters import Adapter, Cmf, Cotta, DeYO, Eata, Eta, Note, RDumb, Roid, Rotta, Sar, Sotta, Tent
 from aetta.errors import UnsuitableModel
 from aetta.nn.augment import Augmentation
 from tests.adapters.makers import CLASSES, MODELS, batch_norm_resnet, images
+
+
+def unweighed(adapter: Roid) -> Adapter:
+    """Every image counts alike: rounding may carry an image over the threshold, and weights reach from 0 to 20."""
+    adapter._weigh = lambda logits: torch.ones(len(logits))  # type: ignore[method-assign]
+    return adapter
+
 
 METHODS: dict[str, Callable[[nn.Module], Adapter]] = {
     "tent": lambda model: Tent(model),
@@ -22,6 +29,11 @@ METHODS: dict[str, Callable[[nn.Module], Adapter]] = {
     "sotta": lambda model: Sotta(model, threshold=0.3),
     "rotta": lambda model: Rotta(model, keep=0.9),
     "cotta": lambda model: Cotta(model, augment=Augmentation(views=3)),
+    "note": lambda model: Note(model, learning_rate=1e-3),
+    "deyo": lambda model: DeYO(model, ceiling=1.0, fall=-1.0),
+    "rdumb": lambda model: RDumb(model, ceiling=1.0, similarity=2.0),
+    "roid": lambda model: unweighed(Roid(model)),
+    "cmf": lambda model: unweighed(Cmf(model)),
 }
 of_every_method = pytest.mark.parametrize("method", METHODS)
 on_every_model = pytest.mark.parametrize("model", MODELS)

@@ -19,6 +19,7 @@ __all__ = [
     "cross_entropy",
     "ema_",
     "entropy",
+    "likelihood_ratio",
     "logits_of",
     "widened",
     "wilson",
@@ -43,6 +44,12 @@ def entropy(logits: Tensor, floor: float = 0.0) -> Tensor:
 def cross_entropy(target: Tensor, logits: Tensor) -> Tensor:
     """The cross entropy of each row against target probabilities: -sum(target * log softmax(logits))."""
     return -(target * widened(logits).log_softmax(1)).sum(1)
+
+
+def likelihood_ratio(logits: Tensor) -> Tensor:
+    """The soft likelihood ratio -sum p log(p / (1 - p)): like the entropy, but its gradient lasts where p nears one."""
+    probabilities = widened(logits).softmax(1).clamp(max=0.99)
+    return -(probabilities * torch.log(probabilities / (1 - probabilities) + 1e-5)).sum(1)
 
 
 def widened(logits: Tensor) -> Tensor:
