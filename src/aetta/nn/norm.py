@@ -24,6 +24,7 @@ __all__ = [
     "batch_statistics",
     "norms",
     "running_statistics",
+    "uses_batch_statistics",
 ]
 
 LAST_LAYERS = ("layer4", "blocks.9", "blocks.10", "blocks.11")  # of a ResNet, and of a ViT of twelve blocks
@@ -61,6 +62,15 @@ def adaptable(model: nn.Module, *, skip: Sequence[str] = ()) -> dict[str, nn.Par
             "nothing to adapt; use the adapter 'source', or a model with BatchNorm, GroupNorm or LayerNorm"
         )
     return found
+
+
+def uses_batch_statistics(model: nn.Module) -> bool:
+    """Whether a batch norm of the model would now normalise with the statistics of the batch.
+
+    >>> uses_batch_statistics(nn.BatchNorm2d(3).eval()), uses_batch_statistics(nn.BatchNorm2d(3))
+    (False, True)
+    """
+    return any(layer.training or layer.running_mean is None for layer in batch_norms(model))
 
 
 @contextmanager
