@@ -18,12 +18,25 @@ from aetta.errors import (
     UnknownName,
     UnsuitableModel,
 )
-from aetta.estimators import AdvPerturb, Aetta, Disagreement, Estimator, Gde, GdeStar, SoftmaxScore, SrcValid
+from aetta.estimators import (
+    AdvPerturb,
+    Aetta,
+    AnchorScore,
+    Calibration,
+    Disagreement,
+    Estimator,
+    Gde,
+    GdeStar,
+    SoftmaxScore,
+    SrcValid,
+    calibrate,
+)
 from aetta.models import Normalized, Subset, load_weights
 from aetta.monitor import Monitor, Recorder
 from aetta.probe import Probe
 from aetta.recorders import Alarm, Jsonl
 from aetta.recovery import (
+    AnchorGuard,
     DistShift,
     Episodic,
     EstimateDrop,
@@ -44,10 +57,13 @@ __all__ = [
     "Aetta",
     "AettaError",
     "Alarm",
+    "AnchorGuard",
+    "AnchorScore",
     "BadInput",
     "BadOption",
     "Batch",
     "BatchNorm",
+    "Calibration",
     "CheckpointError",
     "Cost",
     "DataError",
@@ -81,6 +97,7 @@ __all__ = [
     "Tent",
     "UnknownName",
     "UnsuitableModel",
+    "calibrate",
     "load_weights",
     "monitor",
 ]

@@ -79,6 +79,7 @@ class Step:
     repair: What the recovery did after this batch, or None.
     accuracy: The true accuracy, if the caller gave labels.
     drift: How far the adapted parameters are from the source, as a share of their norm.
+    images: The batch, while the recovery looks at it; None afterwards, so that whoever keeps steps keeps no images.
     seconds: How long each phase took: "predict" where the monitor served too, "estimate", "adapt", "recover".
     """
 
@@ -90,6 +91,7 @@ class Step:
     repair: Repair | None = None
     accuracy: float | None = None
     drift: float | None = None
+    images: Tensor | None = field(default=None, compare=False, repr=False)
     seconds: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     @property

@@ -90,14 +90,19 @@ class Monitor(state.Stateful):
         with self._lock:
             seconds: dict[str, float] = {}
             with _timed(seconds, "predict"):
-                logits = self._serve(images, self.adapter.predict if self.frozen else self.adapter.answer)
-            return self._digested(Batch(images, labels, domain), logits, seconds)
+                own = self._predict(images, self.adapter.predict if self.frozen else self.adapter.answer)
+                logits = self.recovery.serve(self.adapter, images, own)
+            return self._digested(Batch(images, labels, domain), logits, own, seconds)
 
     def serve(self, images: Tensor) -> Tensor:
-        """The answer for a batch, [batch, classes]: one forward pass, and nothing changes."""
-        return self._serve(images, self.adapter.predict)
+        """The answer for a batch, [batch, classes]: one forward pass, and nothing changes.
 
-    def _serve(self, images: Tensor, predict: Callable[[Tensor], Tensor]) -> Tensor:
+        A recovery may have another model answer while it doubts this one, at one forward pass more.
+        """
+        with self._lock:
+            return self.recovery.serve(self.adapter, images, self._predict(images, self.adapter.predict))
+
+    def _predict(self, images: Tensor, predict: Callable[[Tensor], Tensor]) -> Tensor:
         self.check(images)
         with self._lock:
             logits = predict(images)
@@ -118,35 +123,37 @@ class Monitor(state.Stateful):
         domain: Only told on (`Step.domain`).
         """
         self.check(images)
-        return self._digested(Batch(images, labels, domain), logits, {})
+        with self._lock:
+            own = self.adapter.predict(images) if self.recovery.stands_in else logits
+            return self._digested(Batch(images, labels, domain), logits, own, {})
 
-    def _digested(self, batch: Batch, logits: Tensor, seconds: dict[str, float]) -> Step:
+    def _digested(self, batch: Batch, logits: Tensor, own: Tensor, seconds: dict[str, float]) -> Step:
         self._check_logits(batch.images, logits)
         if batch.labels is not None:
             check_labels(batch.labels, batch=len(batch.images), classes=logits.shape[1], strangers=True)
         with self._lock:
             with state.all_or_nothing(self.adapter, self.recovery, *self.estimators.values()):
-                step = self._digest(batch, logits, seconds)
+                step = self._digest(batch, logits.detach(), own, seconds)
             self.index, self.classes = self.index + 1, logits.shape[1]
             for recorder in self.recorders:
                 self._record(recorder, step)
         return step
 
-    def _digest(self, batch: Batch, live: Tensor, seconds: dict[str, float]) -> Step:
-        logits = live.detach()
+    def _digest(self, batch: Batch, logits: Tensor, own: Tensor, seconds: dict[str, float]) -> Step:
         with _timed(seconds, "estimate"):
-            probe = self.probe(batch.images, logits)
+            probe = self.probe(batch.images, own.detach())
             estimates = {name: estimator.observe(probe) for name, estimator in self.estimators.items()}
         accuracy = _accuracy(logits, batch.labels)
         step = Step(self.index, logits, estimates, domain=batch.domain, accuracy=accuracy, seconds=seconds)
         if self.frozen:
             return replace(step, drift=self.adapter.drift())
         with _timed(seconds, "adapt"):
-            step = replace(step, loss=self.adapter.adapt(batch.images, live))
+            step = replace(step, loss=self.adapter.adapt(batch.images, own))
         with _timed(seconds, "recover"):
-            repair = self.recovery.recover(self.adapter, step)
-        if self.forget and repair is not None and repair.action == "reset":
+            repair = self.recovery.recover(self.adapter, replace(step, images=batch.images))
+        if self.forget and repair is not None and repair.action in ("reset", "rollback"):
             self._forget()
+        self.frozen = repair is not None and repair.action == "freeze"
         return replace(step, repair=repair, drift=self.adapter.drift())
 
     def _forget(self) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from aetta.nn.dropout import Mask, dropped_logits, sample_masks
 from aetta.nn.functional import logits_of
+from aetta.nn.norm import uses_batch_statistics
 from aetta.nn.sites import default_sites
 from aetta.nn.weights import lent
 from aetta.rng import Rng
@@ -76,6 +77,12 @@ class Probe:
     def sites(self) -> tuple[str, ...]:
         """Where dropout sits."""
         return tuple(self._sites) if self._sites is not None else default_sites(self.model)
+
+    @cached_property
+    def by_batch(self) -> bool:
+        """Whether the model normalises with the statistics of the batch."""
+        with self._inference():
+            return uses_batch_statistics(self.model)
 
     @torch.no_grad()
     def forward(self, images: Tensor) -> Tensor:

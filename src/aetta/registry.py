@@ -36,6 +36,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
     "estimator": {
         "adv_perturb": "aetta.estimators.adv_perturb:AdvPerturb",
         "aetta": "aetta.estimators.aetta:Aetta",
+        "anchor_score": "aetta.estimators.anchor_score:AnchorScore",
         "atc": "aetta.estimators.atc:Atc",
         "cot": "aetta.estimators.cot:Cot",
         "disagreement": "aetta.estimators.disagreement:Disagreement",
@@ -48,6 +49,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "src_valid": "aetta.estimators.src_valid:SrcValid",
     },
     "recovery": {
+        "anchor_guard": "aetta.recovery.anchor_guard:AnchorGuard",
         "dist_shift": "aetta.recovery.dist_shift:DistShift",
         "episodic": "aetta.recovery.episodic:Episodic",
         "estimate_drop": "aetta.recovery.estimate_drop:EstimateDrop",

@@ -10,6 +10,7 @@ from aetta.testing import tiny_images, tiny_model
 
 # Options under which each rule acts on the last of the steps below.
 EAGER = {
+    "anchor_guard": {},
     "dist_shift": {},
     "episodic": {},
     "estimate_drop": {},
@@ -44,7 +45,8 @@ def test_a_repair_restores_what_it_says(adapter, rule):
         images = tiny_images(index)
         loss = adapter.adapt(images, adapter.predict(images))
         before = hashes(adapter)
-        repair = rule.recover(adapter, Step(index, torch.empty(0), {"aetta": Estimate(estimate)}, loss, domain))
+        told_of = {"aetta": Estimate(estimate, details={"anchor": 0.9})}
+        repair = rule.recover(adapter, Step(index, torch.empty(0), told_of, loss, domain, images=images))
         after = hashes(adapter)
         changed = {name for name in after if after[name] != before[name]}
         told = set() if repair is None else set(repair.restored)

@@ -2,8 +2,10 @@
 
 from aetta.estimators.adv_perturb import AdvPerturb
 from aetta.estimators.aetta import Aetta
+from aetta.estimators.anchor_score import AnchorScore
 from aetta.estimators.atc import Atc
 from aetta.estimators.base import Estimator
+from aetta.estimators.calibration import Calibration, calibrate
 from aetta.estimators.cot import Cot
 from aetta.estimators.disagreement import Disagreement
 from aetta.estimators.doc import DoC
@@ -18,7 +20,9 @@ from aetta.estimators.src_valid import SrcValid
 __all__ = [
     "AdvPerturb",
     "Aetta",
+    "AnchorScore",
     "Atc",
+    "Calibration",
     "Cot",
     "Disagreement",
     "DoC",
@@ -30,4 +34,5 @@ __all__ = [
     "Scored",
     "SoftmaxScore",
     "SrcValid",
+    "calibrate",
 ]

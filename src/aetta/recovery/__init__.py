@@ -1,5 +1,6 @@
 """When and how to repair a model that adaptation has damaged."""
 
+from aetta.recovery.anchor_guard import AnchorGuard
 from aetta.recovery.base import NoRecovery, Recovery
 from aetta.recovery.dist_shift import DistShift
 from aetta.recovery.episodic import Episodic
@@ -10,6 +11,7 @@ from aetta.recovery.periodic import Periodic
 from aetta.recovery.stochastic import Stochastic
 
 __all__ = [
+    "AnchorGuard",
     "DistShift",
     "Episodic",
     "EstimateDrop",

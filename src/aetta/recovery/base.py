@@ -27,6 +27,15 @@ class Recovery(Stateful):
     NEEDS: ClassVar[str] = "nothing"
     ALWAYS: ClassVar[bool] = False  # whether it acts on every step, the first included
 
+    @property
+    def stands_in(self) -> bool:
+        """Whether another model than the adapter's answers the next batch."""
+        return False
+
+    def serve(self, adapter: Adapter, images: Tensor, logits: Tensor) -> Tensor:
+        """What is answered where the adapter says `logits`. Nothing changes; estimates remain those of the adapter."""
+        return logits
+
     @abstractmethod
     def recover(self, adapter: Adapter, step: Step) -> Repair | None:
         """Act, or not, on what the step shows."""

@@ -46,7 +46,7 @@ class Served:
         self._original = monitor
         shared = monitor.adapter._initial  # never written, so it need not be copied
         adapter = copy.deepcopy(monitor.adapter, {id(shared): shared})
-        self._copy = Monitor(adapter, pixel_range=monitor.pixel_range)
+        self._copy = Monitor(adapter, recovery=monitor.recovery, pixel_range=monitor.pixel_range)
         self._lock = threading.Lock()
         self._seen: dict[str, tuple[int, int]] = {}
         self._predictor = monitor.adapter.predictor

@@ -75,4 +75,5 @@ def _adapted() -> Adapter:
 
 def _step(index: int, accuracy: float) -> Step:
     logits = torch.zeros(BATCH, CLASSES)
-    return Step(index, logits, {"aetta": Estimate(accuracy)}, loss=1.0, domain="only")
+    told = Estimate(accuracy, details={"anchor": 0.8})
+    return Step(index, logits, {"aetta": told}, loss=1.0, domain="only")
