@@ -16,14 +16,14 @@ test: $(VENV)/.dev  ## The whole test suite
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 lint: $(VENV)/.dev  ## Style, types, and the one-way imports
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 format: $(VENV)/.dev  ## Put the code in the house style
-	$(BIN)/ruff check --fix .
-	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix src tests benchmarks
+	$(BIN)/ruff format src tests benchmarks
 
 docs: $(VENV)/.docs  ## The documentation site, into site/
 	$(BIN)/mkdocs build --strict
