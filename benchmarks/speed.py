@@ -15,13 +15,15 @@ memory methods look at one image at a time. With --json the last line is a list 
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import resource
 import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from itertools import chain
 from typing import Any
 
 import torch
@@ -32,13 +34,14 @@ from torch.utils.flop_counter import FlopCounterMode
 from aetta import Aetta, Monitor, Probe, registry
 from aetta.adapters import Adapter
 from aetta.models.resnet import cifar_resnet18, cifar_resnet20, resnet50
-from aetta.nn import norm
+from aetta.nn import ensemble, graphs, norm
 from aetta.nn.dropout import default_rate
 from aetta.nn.functional import logits_of
 from aetta.nn.sites import default_sites
 from aetta.rng import Rng
 
 SAMPLES = 10
+WARM_UP = 5
 Timed = dict[str, Callable[[], object]]
 
 
@@ -73,6 +76,8 @@ def main() -> None:
     parser.add_argument("--step-model", default="resnet18", choices=MODELS, help="the model of the whole steps")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--dtype", default=None, choices=("bfloat16", "float16"), help="of the dropout passes")
+    parser.add_argument("--statistics", default="batch", choices=("batch", "running"), help="of the batch norms")
+    parser.add_argument("--compile", action="store_true", help="record ours as CUDA graphs, as `Monitor.compile` does")
     parser.add_argument("--threads", type=int, default=None)
     parser.add_argument("--json", action="store_true", help="print the rows as JSON on the last line")
     options = parser.parse_args()
@@ -80,7 +85,7 @@ def main() -> None:
         torch.set_num_threads(options.threads)
     dtype = getattr(torch, options.dtype) if options.dtype else None
     rows = []
-    for row in (*estimates(options, dtype), *steps(options, dtype)):
+    for row in chain(estimates(options, dtype), steps(options, dtype)):
         rows.append(row)
         numbers = "  ".join(f"{key} {value:.4g}" for key, value in row.items() if isinstance(value, float))
         print(
@@ -99,15 +104,24 @@ def estimates(options: argparse.Namespace, dtype: torch.dtype | None) -> Iterato
         share = share_behind_first_site(model, pixels, options.device)
         for batch in options.batches:
             images = torch.rand(batch, 3, pixels, pixels, device=options.device)
-            with torch.no_grad(), norm.batch_statistics(model):
+            mine = copy.deepcopy(model)
+            if options.compile:
+                graphs.record(mine)
+            statistics_of = norm.batch_statistics if options.statistics == "batch" else nullcontext
+            with torch.no_grad(), statistics_of(model), statistics_of(mine):
                 logits = model(images)
                 timed: Timed = {
                     "forward": lambda model=model, images=images: model(images),
                     "loop": lambda model=model, images=images: published_estimate(model, images),
-                    "ours": lambda model=model, images=images, logits=logits: Aetta(samples=SAMPLES).observe(
+                    "passes": lambda model=mine, images=images, logits=logits: Probe(
+                        model, images, logits, rng=Rng(0), dtype=dtype
+                    ).dropout(SAMPLES, 0.4),
+                    "ours": lambda model=mine, images=images, logits=logits: Aetta(samples=SAMPLES).observe(
                         Probe(model, images, logits, rng=Rng(0), dtype=dtype)
                     ),
                 }
+                if options.compile:
+                    timed["replayed"] = lambda model=mine, images=images: graphs.forward(model, images)
                 times = interleaved(timed, options.repeats, options.device)
                 peak = memory_peak(timed["ours"], options.device)
             floor = times["forward"] * (1 - share + SAMPLES * share)
@@ -133,6 +147,8 @@ def steps(options: argparse.Namespace, dtype: torch.dtype | None) -> Iterator[di
             continue
         model = build().eval().to(options.device)
         ours = Monitor(registry.create("adapter", name, model), Aetta(samples=SAMPLES), dtype=dtype)
+        if options.compile:
+            ours.compile()
         theirs: Adapter = registry.create("adapter", name, model)
         timed: Timed = {
             "ours": lambda ours=ours: ours(images),
@@ -164,10 +180,21 @@ def published_step(adapter: Adapter, images: Tensor) -> None:
     if "memory" in adapter.STATE or "bank" in adapter.STATE:
         for image in images:
             adapter.predict(image.unsqueeze(0))
-    logits = adapter.predict(images)
-    with torch.no_grad(), adapter.inference():
-        published_estimate(adapter.predictor, images)
-    adapter.adapt(images, logits)
+    with one_view_at_a_time():
+        logits = adapter.predict(images)
+        with torch.no_grad(), adapter.inference():
+            published_estimate(adapter.predictor, images)
+        adapter.adapt(images, logits)
+
+
+@contextmanager
+def one_view_at_a_time() -> Iterator[None]:
+    """CoTTA's views as its authors predict them."""
+    kept, ensemble.PIXELS = ensemble.PIXELS, 1
+    try:
+        yield
+    finally:
+        ensemble.PIXELS = kept
 
 
 @contextmanager
@@ -198,15 +225,15 @@ def share_behind_first_site(model: nn.Module, pixels: int, device: str) -> float
 
 
 def interleaved(timed: Timed, repeats: int, device: str) -> dict[str, float]:
-    """The median seconds of each, run in turns after one warm-up."""
+    """The median seconds of each, run in turns after a warm-up, in which passes are recorded where they are."""
     seconds: dict[str, list[float]] = {name: [] for name in timed}
-    for turn in range(repeats + 1):
+    for turn in range(-WARM_UP, repeats):
         for name, run in timed.items():
             synchronize(device)
             start = time.perf_counter()
             run()
             synchronize(device)
-            if turn:
+            if turn >= 0:
                 seconds[name].append(time.perf_counter() - start)
     return {name: statistics.median(values) for name, values in seconds.items()}
 

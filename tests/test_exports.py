@@ -2,6 +2,7 @@
 
 import importlib
 import pkgutil
+from importlib.util import find_spec
 from types import ModuleType
 
 import pytest
@@ -28,7 +29,7 @@ def test_there_are_few_public_names():
 
 def test_every_module_says_what_it_is_for():
     for info in pkgutil.walk_packages(aetta.__path__, "aetta."):
-        if info.name.endswith("__main__"):
+        if info.name.endswith("__main__") or (info.name == "aetta.nn.kernels" and find_spec("triton") is None):
             continue
         module = importlib.import_module(info.name)
         assert module.__doc__, f"{info.name} has no docstring"

@@ -9,8 +9,8 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
+from aetta.nn import graphs
 from aetta.nn.dropout import Mask, dropped_logits, sample_masks
-from aetta.nn.functional import logits_of
 from aetta.nn.norm import uses_batch_statistics
 from aetta.nn.sites import default_sites
 from aetta.nn.weights import lent
@@ -88,7 +88,7 @@ class Probe:
     def forward(self, images: Tensor) -> Tensor:
         """The logits of one forward pass of the model over any images, in the mode in which it predicts."""
         with self._inference():
-            return logits_of(self.model(images))
+            return graphs.forward(self.model, images)
 
     @torch.no_grad()
     def predict(self, images: Tensor, *, weights: Mapping[str, Tensor] | None = None) -> Tensor:
@@ -96,7 +96,7 @@ class Probe:
 
         weights: Other weights of the model to do it with, as `nn.weights.snapshot` gives them.
         """
-        with nullcontext() if weights is None else lent(self.model, weights):
+        with nullcontext() if weights is None else lent(self.model, weights, in_place=graphs.is_recorded(self.model)):
             return self.forward(images) if self._predict is None else self._predict(images)
 
     def dropout(self, samples: int, rate: float, *, shared: bool = False) -> Tensor:

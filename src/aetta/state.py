@@ -7,6 +7,7 @@ safetensors file: the tensors, and the rest of the tree as JSON in its header. N
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import hashlib
 import inspect
 import json
@@ -128,13 +129,17 @@ class Stateful(metaclass=_Born):
             if isinstance(value, nn.Module):
                 same = self._versions[name]
                 tensors = value.state_dict(keep_vars=True).items()
-                taken[name] = _Part({k: freeze(v) for k, v in tensors if same.get(k) != v._version})
+                taken[name] = _Part(freeze({k: v for k, v in tensors if same.get(k) != v._version}))
             else:
                 taken[name] = freeze(value)
         return taken
 
     def _kind(self) -> str:
         return f"{type(self).__module__}:{type(self).__qualname__}"
+
+
+_GUARDED: contextvars.ContextVar[frozenset[int]] = contextvars.ContextVar("guarded", default=frozenset())
+"""Which objects a block around this one already brings back: inner ones need not remember them again."""
 
 
 @contextlib.contextmanager
@@ -151,28 +156,63 @@ def all_or_nothing(*objects: Stateful) -> Iterator[None]:
     >>> counter.count
     0
     """
-    before = [(thing, thing._snapshot()) for thing in objects]
+    guarded = _GUARDED.get()
+    before = [(thing, thing._snapshot()) for thing in objects if id(thing) not in guarded]
+    token = _GUARDED.set(guarded | {id(thing) for thing, _ in before})
     try:
         yield
     except BaseException:
         for thing, state in before:
             thing._apply(state)
         raise
+    finally:
+        _GUARDED.reset(token)
 
 
 def freeze(value: Any) -> Any:
     """A deep copy of a value as a plain tree; tensors are cloned where they lie."""
+    tree: dict[str, Any] = {}
+    tensors: list[tuple[Any, Any, Tensor]] = []
+    _freeze_into(tree, "", value, tensors)
+    for (holder, key, _), copy in zip(tensors, _copies([tensor for _, _, tensor in tensors]), strict=True):
+        holder[key] = copy
+    return tree[""]
+
+
+def _freeze_into(holder: Any, key: Any, value: Any, tensors: list[tuple[Any, Any, Tensor]]) -> None:
+    """Put a value into a tree at a place; tensors are only noted, with their places."""
+    holder[key] = None
     if isinstance(value, Tensor):
-        return value.detach().clone()
-    if isinstance(value, PLAIN):
-        return value
-    if hasattr(value, "state_dict"):
-        return freeze(value.state_dict())
-    if isinstance(value, Mapping):
-        return {str(key): freeze(item) for key, item in value.items()}
-    if isinstance(value, Sequence | deque):
-        return [freeze(item) for item in value]
-    raise TypeError(f"a {type(value).__name__} cannot be part of a state")
+        tensors.append((holder, key, value.detach()))
+    elif isinstance(value, PLAIN):
+        holder[key] = value
+    elif isinstance(value, dict) or (isinstance(value, Mapping) and not hasattr(value, "state_dict")):
+        inner: dict[str, Any] = {}
+        holder[key] = inner
+        for name, item in value.items():
+            _freeze_into(inner, str(name), item, tensors)
+    elif hasattr(value, "state_dict"):
+        _freeze_into(holder, key, value.state_dict(), tensors)
+    elif isinstance(value, Sequence | deque):
+        holder[key] = [None] * len(value)
+        for place, item in enumerate(value):
+            _freeze_into(holder[key], place, item, tensors)
+    else:
+        raise TypeError(f"a {type(value).__name__} cannot be part of a state")
+
+
+def _copies(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Copies of tensors; of those on an accelerator in a few operations, instead of one for each."""
+    copies: list[Tensor] = [t if _on_accelerator(t) else t.clone() for t in tensors]
+    for kind in {(t.dtype, t.device) for t in tensors if _on_accelerator(t)}:
+        places = [place for place, t in enumerate(tensors) if (t.dtype, t.device) == kind]
+        for place, copy in zip(places, torch._foreach_mul([tensors[place] for place in places], 1), strict=True):
+            copies[place] = copy
+    return copies
+
+
+def _on_accelerator(tensor: Tensor) -> bool:
+    return tensor.is_cuda and tensor.is_floating_point()
 
 
 def _thaw(current: Any, saved: Any) -> Any:

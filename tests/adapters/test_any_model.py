@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from aetta import registry
 from aetta.adapters import Adapter, Cmf, Cotta, DeYO, Eata, Eta, Note, RDumb, Roid, Rotta, Sar, Sotta, Tent
 from aetta.errors import UnsuitableModel
 from aetta.nn.augment import Augmentation
@@ -94,3 +95,12 @@ def test_the_served_logits_and_none_given_are_the_same(method: str) -> None:
     for seed in range(3):
         assert given.adapt(images(seed), given.predict(images(seed))) == asked.adapt(images(seed))
     assert torch.equal(given.predict(images(9)), asked.predict(images(9)))
+
+
+@pytest.mark.parametrize("name", registry.names("adapter"))
+def test_it_works_in_float64(name: str) -> None:
+    adapter = registry.create("adapter", name, batch_norm_resnet().double())
+    for seed in range(2):
+        logits = adapter.predict(images(seed).double())
+        adapter.adapt(images(seed).double(), logits)
+        assert logits.dtype == torch.float64

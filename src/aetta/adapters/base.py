@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from aetta._types import Cost
 from aetta.errors import BadOption, CheckpointError
-from aetta.nn.functional import logits_of
+from aetta.nn import graphs
 from aetta.nn.weights import own
 from aetta.state import Stateful, all_or_nothing
 
@@ -131,7 +131,7 @@ class Adapter(Stateful):
         super().load_state_dict(state)
 
     def _predict(self, images: Tensor) -> Tensor:
-        return logits_of(self.predictor(images))
+        return graphs.forward(self.predictor, images)
 
     @abstractmethod
     def _adapt(self, images: Tensor, logits: Tensor) -> float | None: ...
@@ -141,7 +141,7 @@ class Adapter(Stateful):
         if logits.requires_grad:
             return logits
         with self.inference():
-            return logits_of(self.model(images))
+            return graphs.forward(self.model, images)
 
     def _descend(self, loss: Tensor, optimizer: torch.optim.Optimizer) -> float | None:
         """One step down the loss; none where it is not finite, as after an empty filter or an overflow."""

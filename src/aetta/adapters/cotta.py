@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from aetta._types import Cost
 from aetta.adapters.base import Adapter
-from aetta.nn import norm
+from aetta.nn import graphs, norm
 from aetta.nn.augment import Augmentation
 from aetta.nn.ensemble import mean_logits
-from aetta.nn.functional import confidence, cross_entropy, ema_, logits_of, widened
+from aetta.nn.functional import confidence, cross_entropy, ema_, widened
 from aetta.nn.optimizers import adam_or_sgd
 from aetta.nn.weights import own
 from aetta.rng import Rng
@@ -86,10 +86,10 @@ class Cotta(Adapter):
     def _ensemble(self, images: Tensor, rng: Rng) -> Tensor:
         """What the teacher says: the mean logits of the views where the source is unsure of the batch."""
         with norm.batch_statistics(self.anchor):
-            source = logits_of(self.anchor(images))
+            source = graphs.forward(self.anchor, images)
         threshold = _default_threshold(source.shape[1]) if self.threshold is None else self.threshold
         if not float(confidence(source).mean()) < threshold:
-            return logits_of(self.teacher(images))
+            return graphs.forward(self.teacher, images)
         return mean_logits(self.teacher, images, self.augment, rng)
 
     def _adapt(self, images: Tensor, logits: Tensor) -> float | None:
@@ -97,7 +97,7 @@ class Cotta(Adapter):
             with torch.no_grad(), self.inference():
                 logits = self._ensemble(images, self.rng.child("adapt", self.count))
         with norm.batch_statistics(self.model):
-            student = logits_of(self.model(images))
+            student = graphs.forward(self.model, images)
         loss = self._descend(cross_entropy(widened(logits).softmax(1), student).mean(), self.optimizer)
         self.count += 1
         if loss is not None:

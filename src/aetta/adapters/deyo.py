@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from aetta._types import Cost
 from aetta.adapters.base import Adapter
-from aetta.nn import norm
-from aetta.nn.functional import entropy, logits_of, widened
+from aetta.nn import graphs, norm
+from aetta.nn.functional import entropy, widened
 from aetta.rng import Rng
 
 __all__ = ["DeYO"]
@@ -81,7 +81,7 @@ class DeYO(Adapter):
     def _fall(self, images: Tensor, probabilities: Tensor) -> Tensor:
         """The difference that shuffling makes to the probability of each prediction (PLPD), [batch]."""
         with self.inference():
-            shuffled = logits_of(self.model(shuffle(images, self.patches, self.rng.child(self.count))))
+            shuffled = graphs.forward(self.model, shuffle(images, self.patches, self.rng.child(self.count)))
         labels = probabilities.argmax(1, keepdim=True)
         return (probabilities - widened(shuffled).softmax(1)).gather(1, labels).flatten()
 

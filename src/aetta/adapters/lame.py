@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from aetta.adapters.base import Adapter
 from aetta.errors import BadOption, UnsuitableModel
-from aetta.nn.functional import logits_of, widened
+from aetta.nn import graphs
+from aetta.nn.functional import widened
 
 __all__ = ["Lame"]
 
@@ -44,12 +45,12 @@ class Lame(Adapter):
         features: list[Tensor] = []
         hook = self.head.register_forward_pre_hook(lambda module, inputs: features.append(inputs[0].detach()))
         try:
-            logits = widened(logits_of(self.model(images)))
+            logits = widened(graphs.forward(self.model, images))
         finally:
             hook.remove()
         if len(features) != 1 or len(features[0]) != len(images):
             raise UnsuitableModel(f"the head ran {len(features)} times, not once for the batch; name another: head=...")
-        return corrected(logits.softmax(1), affinity(features[0].flatten(1).float(), self.neighbours)).log()
+        return corrected(logits.softmax(1), affinity(widened(features[0].flatten(1)), self.neighbours)).log()
 
     def _adapt(self, images: Tensor, logits: Tensor) -> float | None:
         return None

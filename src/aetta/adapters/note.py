@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from aetta._types import Cost
 from aetta.adapters.base import Adapter
-from aetta.nn import norm
-from aetta.nn.functional import entropy, logits_of
+from aetta.nn import graphs, norm
+from aetta.nn.functional import entropy
 from aetta.nn.instance_aware import instance_aware
 from aetta.nn.reservoir import Pbrs
 from aetta.rng import Rng
@@ -68,7 +68,7 @@ class Note(Adapter):
         if self.memory.images is None:
             return None
         with self._learning():
-            loss = entropy(logits_of(self.model(self.memory.images))).mean()
+            loss = entropy(graphs.forward(self.model, self.memory.images)).mean()
         return self._descend(loss, self.optimizer)
 
     def _learning(self) -> AbstractContextManager[None]:

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from aetta._types import Cost
 from aetta.adapters.base import Adapter
 from aetta.errors import BadOption
-from aetta.nn import norm
+from aetta.nn import graphs, norm
 from aetta.nn.augment import Augmentation
-from aetta.nn.functional import cosine, cross_entropy, entropy, likelihood_ratio, logits_of, widened
+from aetta.nn.functional import cosine, cross_entropy, entropy, likelihood_ratio, widened
 from aetta.rng import Rng
 
 __all__ = ["Roid", "prior_corrected"]
@@ -67,16 +67,16 @@ class Roid(Adapter):
         return norm.batch_statistics(self.model)
 
     def _predict(self, images: Tensor) -> Tensor:
-        logits = logits_of(self.model(images))
+        logits = graphs.forward(self.model, images)
         return logits if self.correction is None else prior_corrected(widened(logits), self.correction)
 
     def _adapt(self, images: Tensor, logits: Tensor) -> float | None:
         with self.inference():
-            outputs = widened(logits_of(self.model(images)))
+            outputs = widened(graphs.forward(self.model, images))
             weight = self._weigh(outputs.detach())  # [batch], 0 for those that are nothing new
             chosen = weight > 0
             view = self.augment(images[chosen], self.rng.child(self.count), range(1))
-            seen = widened(logits_of(self.model(view)))
+            seen = widened(graphs.forward(self.model, view))
         self.count += 1
         plain = outputs[chosen]
         agreement = (cross_entropy(plain.softmax(1), seen) + cross_entropy(seen.softmax(1), plain)) / 2

@@ -10,11 +10,12 @@ from torch import Tensor, nn
 
 from aetta._types import Cost
 from aetta.adapters.base import Adapter
-from aetta.nn import norm
+from aetta.nn import graphs, norm
 from aetta.nn.augment import Augmentation
 from aetta.nn.caught import robust_statistics
-from aetta.nn.functional import cross_entropy, ema_, entropy, logits_of, widened
+from aetta.nn.functional import cross_entropy, ema_, entropy, widened
 from aetta.nn.memory import Cstu
+from aetta.nn.optimizers import adam
 from aetta.nn.weights import own
 from aetta.rng import Rng
 
@@ -61,7 +62,7 @@ class Rotta(Adapter):
         self.momentum, self.keep, self.augment, self.rng = momentum, keep, augment, Rng(seed)
         self.teacher = own(model)
         parameters = [p.requires_grad_() for p in norm.adaptable(self.model).values()]
-        self.optimizer = torch.optim.Adam(parameters, lr=learning_rate)
+        self.optimizer = adam(parameters, learning_rate)
         self.memory = Cstu(capacity, quota_first=quota_first)
         self.count = 0
 
@@ -85,7 +86,7 @@ class Rotta(Adapter):
         """How far the student is from the teacher, where older images count less (eq. 10)."""
         with robust_statistics(self.momentum):
             with torch.no_grad():
-                target = widened(logits_of(self.teacher(images))).softmax(1)
-            distance = cross_entropy(target, logits_of(self.model(views)))  # [size]
+                target = widened(graphs.forward(self.teacher, images)).softmax(1)
+            distance = cross_entropy(target, graphs.forward(self.model, views))  # [size]
         ages = torch.tensor(self.memory.ages, dtype=distance.dtype, device=distance.device)
         return (distance * torch.sigmoid(-ages / self.memory.capacity)).mean()

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from aetta._types import Cost
 from aetta.adapters.base import Adapter
-from aetta.nn import norm, sam
-from aetta.nn.functional import entropy, logits_of
+from aetta.nn import graphs, norm, sam
+from aetta.nn.functional import entropy
 
 __all__ = ["Sar"]
 
@@ -69,7 +69,7 @@ class Sar(Adapter):
             return None
         with sam.perturbed(self.parameters, self.rho):
             with self.inference():
-                uphill, _ = self._loss(logits_of(self.model(images)), sure)
+                uphill, _ = self._loss(graphs.forward(self.model, images), sure)
             value = self._backward(uphill, self.optimizer)
         if value is not None or self.coast:
             for parameter in self.parameters:  # without a gradient, torch would not even move by momentum

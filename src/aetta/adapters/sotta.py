@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-import torch
 from torch import Tensor, nn
 
 from aetta._types import Cost
 from aetta.adapters.base import Adapter
-from aetta.nn import norm, sam
-from aetta.nn.functional import confidence, entropy, logits_of
+from aetta.nn import graphs, norm, sam
+from aetta.nn.functional import confidence, entropy
 from aetta.nn.memory import Hus
+from aetta.nn.optimizers import adam
 from aetta.rng import Rng
 
 __all__ = ["Sotta"]
@@ -31,6 +31,7 @@ class Sotta(Adapter):
     capacity: How many images are remembered.
     seed: Of the choice which image makes room for another.
 
+    >>> import torch
     >>> from aetta.models.resnet import cifar_resnet20
     >>> Sotta(cifar_resnet20(), threshold=0.1).adapt(torch.rand(8, 3, 32, 32)) > 0
     True
@@ -56,7 +57,7 @@ class Sotta(Adapter):
         super().__init__(model, keep_on_reset=keep_on_reset)
         self.rho, self.momentum = rho, momentum
         self.parameters = [p.requires_grad_() for p in norm.adaptable(self.model, skip=norm.LAST_LAYERS).values()]
-        self.optimizer = torch.optim.Adam(self.parameters, lr=learning_rate, weight_decay=weight_decay)
+        self.optimizer = adam(self.parameters, learning_rate, weight_decay=weight_decay)
         self.memory = Hus(capacity, threshold=threshold, rng=Rng(seed))
 
     def _adapt(self, images: Tensor, logits: Tensor) -> float | None:
@@ -71,4 +72,4 @@ class Sotta(Adapter):
 
     def _loss(self, images: Tensor) -> Tensor:
         with norm.running_statistics(self.model, self.momentum):
-            return entropy(logits_of(self.model(images)), 1e-6).mean()  # the authors add 1e-6, as in AETTA's code
+            return entropy(graphs.forward(self.model, images), 1e-6).mean()  # the authors add 1e-6, as in AETTA's code

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from aetta._types import Cost, Estimate
 from aetta.errors import BadOption
 from aetta.estimators.base import Estimator, by_agreement, by_chance
+from aetta.nn import graphs
 from aetta.nn.functional import logits_of
 from aetta.nn.weights import own
 from aetta.probe import Probe
@@ -56,6 +57,13 @@ class AdvPerturb(Estimator):
 
     def observe(self, probe: Probe) -> Estimate:
         images = probe.images.detach()
+        attacked = graphs.run(self.source, "attack", self._attacked, images)
+        if not (probe.finite and bool(torch.isfinite(attacked).all())):
+            return by_chance(probe)
+        return by_agreement(attacked.argmax(1) == probe.labels)
+
+    def _attacked(self, images: Tensor) -> Tensor:
+        """The source model's logits for images that were moved against it, [batch, classes]."""
         with torch.enable_grad():
             leaf = images.clone().requires_grad_()
             logits = logits_of(self.source(leaf))
@@ -63,10 +71,7 @@ class AdvPerturb(Estimator):
         moved = images + perturbation(gradient, self.norm, self.size)
         low, high = images.amin().clamp(max=0), images.amax().clamp(min=1)  # [0, 1] for images
         with torch.no_grad():
-            attacked = logits_of(self.source(moved.clamp(low, high)))
-        if not (probe.finite and bool(torch.isfinite(attacked).all())):
-            return by_chance(probe)
-        return by_agreement(attacked.argmax(1) == probe.labels)
+            return logits_of(self.source(moved.clamp(low, high)))
 
 
 def perturbation(gradient: Tensor, norm: str, size: float) -> Tensor:

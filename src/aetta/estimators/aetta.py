@@ -12,12 +12,13 @@ from torch import Tensor
 from aetta._types import Cost, Estimate
 from aetta.errors import BadOption
 from aetta.estimators.base import Estimator
+from aetta.nn import graphs
 from aetta.nn.agreement import draw_variance, robust_error, skew
 from aetta.nn.dropout import default_rate
 from aetta.nn.functional import batch_variance, wilson
 from aetta.probe import Probe
 
-__all__ = ["Aetta"]
+__all__ = ["Aetta", "summary"]
 
 FLOOR = 1e-6  # inside the logarithm of the entropy, as the authors have it
 STRIDE = 3  # passes between two looks at whether there are enough
@@ -86,11 +87,12 @@ class Aetta(Estimator):
     def observe(self, probe: Probe) -> Estimate:
         rate = default_rate(probe.classes) if self.rate is None else self.rate
         runs = self._runs(probe, rate)  # [passes, batch, classes]
-        if not bool(torch.isfinite(runs).all() & torch.isfinite(probe.logits).all()):
+        told = graphs.run(probe.model, "summary", summary, runs, probe.logits).cpu()  # one look at the device
+        mean, agreement = told[1 : 1 + probe.classes], told[1 + probe.classes :]
+        if not told[0]:
             return self._estimate(1.0, 1 - 1 / probe.classes, 0.25, {"finite": 0.0}, len(probe.images))
-        agreement = (runs.argmax(2) == probe.labels).double().mean(0)  # [batch]
         disagreement = 1 - float(agreement.mean())
-        ratio = skew(self._average(runs.softmax(2).mean((0, 1)), len(probe.images)), floor=FLOOR)
+        ratio = skew(self._average(mean.to(runs.dtype), len(probe.images)), floor=FLOOR)
         draws = runs.shape[0] * runs.shape[1]
         raw = robust_error(disagreement, ratio, self.alpha, classes=probe.classes, draws=draws)
         weight = raw / max(disagreement, 0.5 / draws)
@@ -128,3 +130,14 @@ class Aetta(Estimator):
         accuracy = min(1.0, max(0.0, 1 - self.error))
         low, high = wilson(accuracy, min(0.25, variance + (raw - self.error) ** 2), images=images)
         return Estimate(accuracy, low, high, details)
+
+
+def summary(runs: Tensor, logits: Tensor) -> Tensor:
+    """What the estimate needs of the passes, as one vector: whether all is finite, the mean softmax, each agreement.
+
+    runs: Of the passes, [passes, batch, classes].
+    logits: As served, [batch, classes].
+    """
+    finite = torch.isfinite(runs).all() & torch.isfinite(logits).all()
+    agreement = (runs.argmax(2) == logits.argmax(1)).double().mean(0)
+    return torch.cat([finite.view(1).double(), runs.softmax(2).mean((0, 1)).double(), agreement])

@@ -40,12 +40,12 @@ class Augmentation:
         drawn = 5 + 5 + 6  # the order of the colours, their factors, and the rest
         sets = len(images) if self.per_image else 1
         draws = torch.cat([rng.child(view).uniform(size=sets * drawn).view(sets, drawn) for view in views])
-        draws = draws.repeat_interleave(1 if self.per_image else len(images), 0).to(images)  # [rows, draws]
+        draws = draws.repeat_interleave(1 if self.per_image else len(images), 0).to(images.dtype)  # [rows, draws]
         x = recolour(images.repeat(len(views), 1, 1, 1).clamp(0, 1), draws[:, :5].argsort(1), draws[:, 5:10])
-        angle, across, down, size, sigma, flip = draws[:, 10:].unbind(1)
-        reach = torch.tensor([x.shape[3] / 8, x.shape[2] / 8], device=x.device)  # 1/16 of the padded image
-        shift = (_between(torch.stack([across, down], 1), -1, 1) * reach).round()  # [rows, 2], in pixels
-        x = affine(x, _between(angle, -15, 15), shift, _between(size, 0.9, 1.1))
+        angle, across, down, size, sigma, flip = draws[:, 10:].to(images.device).unbind(1)
+        reach = x.shape[3] / 8, x.shape[2] / 8  # 1/16 of the padded image
+        shift = [(_between(share, -1, 1) * pixels).round() for share, pixels in zip((across, down), reach, strict=True)]
+        x = affine(x, _between(angle, -15, 15), torch.stack(shift, 1), _between(size, 0.9, 1.1))
         x = blur(x, _between(sigma, 0.001, 0.5))
         x = torch.where((flip < 0.5).view(-1, 1, 1, 1), x.flip(-1), x)
         noise = torch.cat([rng.child(view, "noise").normal_like(images) for view in views])
@@ -55,7 +55,7 @@ class Augmentation:
 def recolour(images: Tensor, order: Tensor, draws: Tensor) -> Tensor:
     """Brightness, contrast, saturation, hue and gamma of each image, in an order of its own.
 
-    order: Which of the five comes when, [batch, 5].
+    order: Which of the five comes when, [batch, 5]; on the CPU, so that no device has to be asked which rows are meant.
     draws: How far each goes between its bounds, [batch, 5]. Images without three channels keep saturation and hue.
     """
     from kornia import enhance  # half a second to import
@@ -72,7 +72,8 @@ def recolour(images: Tensor, order: Tensor, draws: Tensor) -> Tensor:
         for kind, (operation, low, high) in enumerate(operations):
             rows = (order[:, turn] == kind).nonzero().squeeze(1)
             if len(rows) and (images.shape[1] == 3 or kind not in (2, 3)):
-                images[rows] = operation(images[rows], _between(draws[rows, kind], low, high)).clamp(0, 1)
+                factor, rows = (value.to(images.device) for value in (_between(draws[rows, kind], low, high), rows))
+                images[rows] = operation(images[rows], factor).clamp(0, 1)
     return images
 
 

@@ -6,15 +6,15 @@ Layers that wrap it or add to it are covered too, and nothing in the model is to
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
-__all__ = ["batch_norm_by_group", "grouped", "robust_statistics"]
+__all__ = ["batch_norm_by_group", "caught_now", "grouped", "robust_statistics"]
 
 
 class _Call(NamedTuple):
@@ -39,6 +39,11 @@ class _Caught(TorchFunctionMode):
         other = self._instead(_Call(*args, **(kwargs or {}))) if func is F.batch_norm else None
         return func(*args, **(kwargs or {})) if other is None else other
 
+    @property
+    @abstractmethod
+    def kind(self) -> tuple[Hashable, ...]:
+        """What tells one such block from another: equal ones do the same."""
+
     @abstractmethod
     def _instead(self, call: _Call) -> Tensor | None:
         """The output, or None where the call is none of its business."""
@@ -58,6 +63,10 @@ class grouped(_Caught):  # noqa: N801  (a `with` block, read as a verb)
         super().__init__()
         self.groups, self.rows = groups, rows
 
+    @property
+    def kind(self) -> tuple[Hashable, ...]:
+        return "grouped", self.groups, self.rows
+
     def _instead(self, call: _Call) -> Tensor | None:
         if not call.training or len(call.input) != self.rows:
             return None
@@ -76,6 +85,10 @@ class robust_statistics(_Caught):  # noqa: N801  (a `with` block)
         super().__init__()
         self.momentum = momentum
 
+    @property
+    def kind(self) -> tuple[Hashable, ...]:
+        return "robust", self.momentum
+
     def _instead(self, call: _Call) -> Tensor | None:
         if call.training or call.running_mean is None or call.running_var is None:
             return None
@@ -90,6 +103,21 @@ class robust_statistics(_Caught):  # noqa: N801  (a `with` block)
         shape = (-1, *[1] * (call.input.ndim - 2))
         normed = torch.addcmul(shift.view(shape), call.input.to(scale.dtype), scale.view(shape))
         return normed.to(call.input.dtype)
+
+
+def caught_now() -> tuple[Hashable, ...] | None:
+    """Which of these blocks one is in; None where there are others' as well, of which nothing is known.
+
+    >>> with grouped(2, 8), robust_statistics(0.05):
+    ...     caught_now()
+    (('grouped', 2, 8), ('robust', 0.05))
+    """
+    kinds = []
+    for mode in _get_current_function_mode_stack():  # type: ignore[no-untyped-call]
+        if not isinstance(mode, _Caught):
+            return None
+        kinds.append(mode.kind)
+    return tuple(kinds)
 
 
 def batch_norm_by_group(
@@ -115,7 +143,8 @@ def _scaled_by_group(stacked: Tensor, groups: int, weight: Tensor | None, bias: 
     """The same in a few large operations instead of many small ones, for devices where launching costs."""
     split = stacked.view(groups, -1, *stacked.shape[1:])  # [groups, batch, channels, ...]
     axes = (1, *range(3, split.ndim))
-    variance, mean = torch.var_mean(split.float(), axes, correction=0, keepdim=True)
+    wide = torch.promote_types(stacked.dtype, torch.float32)
+    variance, mean = torch.var_mean(split.to(wide), axes, correction=0, keepdim=True)
     shape = (1, 1, -1, *[1] * (split.ndim - 3))
     scale = (variance + eps).rsqrt() * (1.0 if weight is None else weight.view(shape))
     shift = (0.0 if bias is None else bias.view(shape)) - mean * scale

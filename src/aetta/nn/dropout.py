@@ -19,7 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from aetta.errors import BadOption, UnsuitableModel
+from aetta.nn import graphs
 from aetta.nn.caught import grouped
+from aetta.nn.counted import counted_dropout, counted_masks, keys_of, place_of
 from aetta.nn.functional import logits_of
 from aetta.nn.sites import default_sites, site_modules
 from aetta.rng import Rng
@@ -42,6 +44,8 @@ def default_rate(classes: int) -> float:
 class sample_masks:  # noqa: N801  (a function with options)
     """Masks drawn for each element of each image of each pass; those of a pass do not depend on how many there are.
 
+    On a GPU they are counted instead of drawn (`nn.counted`).
+
     rate: The share of elements dropped.
     rng: Where they come from: the mask of a pass at a site depends on its seed and those two numbers alone.
     shared: One mask for the whole batch, so that a pass is one network, instead of one for each image.
@@ -57,6 +61,30 @@ class sample_masks:  # noqa: N801  (a function with options)
         for mask, index in zip(masks, passes, strict=True):
             self.rng.child(index, site).keep_(mask, 1 - self.rate)
         return masks
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """Masks that are counted (`nn.counted`), and so are the same where the passes are compiled or replayed.
+
+    rate: The share of elements dropped.
+    place: Where the passes begin to be counted.
+    shared: One mask for the whole batch.
+    """
+
+    rate: float
+    place: Tensor
+    shared: bool
+
+    def __call__(self, site: int, output: Tensor, passes: range) -> Tensor:
+        shape = output[:1].shape if self.shared else output.shape
+        return counted_masks(keys_of(self.place, len(passes), site), shape, 1 - self.rate)
+
+    def drop(self, site: int, output: Tensor, passes: range, *, repeated: bool) -> Tensor | None:
+        """The output under its masks, [passes * batch, ...], where one kernel does it all."""
+        if self.shared:
+            return None
+        return counted_dropout(output, keys_of(self.place, len(passes), site), self.rate, repeated=repeated)
 
 
 @contextmanager
@@ -75,23 +103,18 @@ def dropping_out(model: nn.Module, sites: Sequence[str], rate: float, masks: Mas
     def widen(site: int) -> Callable[..., Any]:
         def hook(module: nn.Module, inputs: Any, output: Any) -> Any:
             tensor, rebuild = _tensor(output, sites[site])
-            scale = 1 / (1 - rate)
-            if not rows:
+            first = not rows
+            if first:
                 rows.append(len(tensor))
-                tensor, scale = (tensor * scale).expand(len(passes), *tensor.shape), 1.0
                 mode.append(grouped(len(passes), len(passes) * rows[0]) if len(passes) > 1 else nullcontext())
                 mode[0].__enter__()
-            elif len(tensor) == len(passes) * rows[0]:
-                tensor = tensor.view(len(passes), rows[0], *tensor.shape[1:])
-            else:
+            elif len(tensor) != len(passes) * rows[0]:
                 raise UnsuitableModel(
                     f"dropout site {sites[site]!r} gave {len(tensor)} rows, not {len(passes)} x {rows[0]}: it must lie "
                     "behind the first site, with the batch as its first axis"
                 )
-            dropped = tensor * masks(site, tensor[0], passes)
-            if scale != 1.0:
-                dropped.mul_(scale)
-            return rebuild(dropped.flatten(0, 1))
+            dropped = masks.drop(site, tensor, passes, repeated=first) if isinstance(masks, _Counted) else None
+            return rebuild(_masked(tensor, site, masks, passes, rate, first) if dropped is None else dropped)
 
         return hook
 
@@ -103,6 +126,17 @@ def dropping_out(model: nn.Module, sites: Sequence[str], rate: float, masks: Mas
             handle.remove()
         if mode:
             mode[0].__exit__(None, None, None)
+
+
+def _masked(output: Tensor, site: int, masks: Mask, passes: range, rate: float, repeated: bool) -> Tensor:
+    """An output under its masks, scaled: [passes * batch, ...]."""
+    scale = 1 / (1 - rate)
+    if repeated:
+        output = (output * scale).expand(len(passes), *output.shape)
+    else:
+        output = output.view(len(passes), -1, *output.shape[1:])
+    dropped = output * masks(site, output[0], passes)
+    return (dropped if repeated else dropped.mul_(scale)).flatten(0, 1)
 
 
 @torch.no_grad()
@@ -130,8 +164,7 @@ def dropped_logits(
     step = chunk or fitting_chunk(model, images, sites)
     for first in range(start, samples, step):
         passes = range(first, min(samples, first + step))
-        with dropping_out(model, sites, rate, masks, passes):
-            logits = logits_of(model(images))
+        logits = _run(model, images, sites, rate, masks, passes)
         if len(logits) != len(passes) * len(images):
             raise UnsuitableModel(
                 f"{len(passes)} dropout passes over {len(images)} images gave {len(logits)} rows: the dropout sites "
@@ -139,6 +172,21 @@ def dropped_logits(
             )
         runs.append(logits.view(len(passes), len(images), -1))
     return torch.cat(runs)
+
+
+def _run(model: nn.Module, images: Tensor, sites: Sequence[str], rate: float, masks: Mask, passes: range) -> Tensor:
+    """The logits of some passes as one forward, replayed where that has been recorded."""
+    if images.device.type != "cuda" or not isinstance(masks, sample_masks):
+        with dropping_out(model, sites, rate, masks, passes):
+            return logits_of(model(images))
+    shared = masks.shared
+
+    def stacked(images: Tensor, place: Tensor) -> Tensor:
+        with dropping_out(model, sites, rate, _Counted(rate, place, shared), range(len(passes))):
+            return logits_of(model(images))
+
+    kind = ("dropout", tuple(sites), rate, shared, len(passes))
+    return graphs.run(model, kind, stacked, images, place_of(masks.rng, passes.start, images.device))
 
 
 def fitting_chunk(model: nn.Module, images: Tensor, sites: Sequence[str]) -> int:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from aetta.nn import graphs
 from aetta.nn.augment import Augmentation
 from aetta.nn.caught import grouped
-from aetta.nn.functional import logits_of
 from aetta.rng import Rng
 
 __all__ = ["mean_logits"]
@@ -30,6 +30,6 @@ def mean_logits(
     for first in range(0, augment.views, together):
         views = range(first, min(augment.views, first + together))
         with grouped(len(views), len(views) * len(images)):
-            logits = logits_of(model(augment(images, rng, views)))
+            logits = graphs.forward(model, augment(images, rng, views))
         total = sum(logits.view(len(views), len(images), -1).unbind(0), start=total)  # in their order, however stacked
     return torch.as_tensor(total) / augment.views

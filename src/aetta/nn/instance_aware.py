@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -25,6 +27,10 @@ class instance_aware(_Caught):  # noqa: N801  (a `with` block)
     def __init__(self, tolerance: float, momentum: float | None = None) -> None:
         super().__init__()
         self.tolerance, self.momentum = tolerance, momentum
+
+    @property
+    def kind(self) -> tuple[Hashable, ...]:
+        return "instance_aware", self.tolerance, self.momentum
 
     def _instead(self, call: _Call) -> Tensor | None:
         if call.training or call.running_mean is None or call.running_var is None:

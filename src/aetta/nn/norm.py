@@ -96,13 +96,11 @@ def _switched(model: nn.Module, **values: Any) -> Iterator[None]:
     before = [{name: getattr(layer, name) for name in values} for layer in layers]
     try:
         for layer in layers:
-            for name, value in values.items():
-                setattr(layer, name, value)
+            vars(layer).update(values)  # plain attributes: a module's own way of setting them takes ten times as long
         yield
     finally:
         for layer, old in zip(layers, before, strict=True):
-            for name, value in old.items():
-                setattr(layer, name, value)
+            vars(layer).update(old)
 
 
 def _skipped(skip: Sequence[str]) -> str:

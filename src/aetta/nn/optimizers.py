@@ -7,7 +7,14 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-__all__ = ["adam_or_sgd"]
+__all__ = ["adam", "adam_or_sgd"]
+
+
+def adam(parameters: Iterable[Tensor], learning_rate: float, *, weight_decay: float = 0.0) -> torch.optim.Adam:
+    """Adam, as one operation over all parameters where a device has it."""
+    parameters = list(parameters)
+    fused = True if parameters and parameters[0].is_cuda else None
+    return torch.optim.Adam(parameters, lr=learning_rate, weight_decay=weight_decay, fused=fused)
 
 
 def adam_or_sgd(
@@ -24,7 +31,7 @@ def adam_or_sgd(
     ['Adam', 'SGD']
     """
     if momentum is None:
-        return torch.optim.Adam(parameters, lr=learning_rate, weight_decay=weight_decay)
+        return adam(parameters, learning_rate, weight_decay=weight_decay)
     return torch.optim.SGD(
         parameters, lr=learning_rate, momentum=momentum, weight_decay=weight_decay, nesterov=nesterov and momentum > 0
     )

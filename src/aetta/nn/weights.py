@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 __all__ = ["lent", "own", "snapshot"]
@@ -29,8 +30,10 @@ def snapshot(model: nn.Module) -> dict[str, Tensor]:
 
 
 @contextmanager
-def lent(model: nn.Module, weights: Mapping[str, Tensor]) -> Iterator[None]:
+def lent(model: nn.Module, weights: Mapping[str, Tensor], *, in_place: bool = False) -> Iterator[None]:
     """Within it, a model has other parameters and buffers; after it, the very tensors it had before.
+
+    in_place: Copy the values in and out instead, for a model whose tensors must stay where they are.
 
     >>> import torch
     >>> layer = nn.Linear(1, 1, bias=False)
@@ -41,6 +44,10 @@ def lent(model: nn.Module, weights: Mapping[str, Tensor]) -> Iterator[None]:
     >>> layer.weight is kept
     True
     """
+    if in_place:
+        with _copied_in(model, weights):
+            yield
+        return
     kept: list[tuple[Any, str, Tensor]] = []
     try:
         for path, tensor in weights.items():
@@ -55,3 +62,20 @@ def lent(model: nn.Module, weights: Mapping[str, Tensor]) -> Iterator[None]:
     finally:
         for place, name, before in reversed(kept):
             place[name] = before
+
+
+@contextmanager
+def _copied_in(model: nn.Module, weights: Mapping[str, Tensor]) -> Iterator[None]:
+    here = model.state_dict()
+    places = [here[name] for name in weights]
+    before = [place.clone() for place in places]
+    _copy(places, list(weights.values()))
+    try:
+        yield
+    finally:
+        _copy(places, before)
+
+
+@torch.no_grad()
+def _copy(places: list[Tensor], values: list[Tensor]) -> None:
+    torch._foreach_copy_(places, values)
