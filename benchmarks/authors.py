@@ -1,0 +1,117 @@
+"""Our numbers beside the authors' released code on the same images and source model, cell by cell, and the difference.
+
+    python -m benchmarks.authors sample ../shared/data data
+    aetta run real.continual --seeds 0 --only cifar10-jpeg --device cuda --data data --out results
+    python -m benchmarks.authors compare ../shared results
+
+`sample` unpacks the 2,048 test images that the authors' code was run on: the model is right on 92.4 % of them, on 91.5 %
+of all. The authors' numbers are read from the table in the shared folder's README.md: continual, severity 5, batches of
+64, 2,048 images a corruption (1,024 for CoTTA; RoTTA's first 14 corruptions), seed 0. Both sides draw their own
+corruptions. The exit code of `compare` is 1 where a cell is farther away than allowed, or missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import sys
+import tarfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+
+from aetta.bench import score
+from aetta.bench.result import Result, read
+
+COLUMNS = ("accuracy", "aetta", "softmax_score", "gde", "src_valid", "adv_perturb")
+ALLOWED = {"accuracy": 1.0, "aetta": 1.0, "softmax_score": 1.0, "gde": 1.0, "src_valid": 2.0, "adv_perturb": 2.0}
+IMAGES = 2048
+DATA = {"CIFAR-10": "cifar10-jpeg", "Tiny-ImageNet-100": "tiny-imagenet-100"}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    sampling = commands.add_parser("sample")
+    sampling.add_argument("archives", type=Path, help="the folder of archives and weights")
+    sampling.add_argument("data", type=Path, help="the folder to write, for `aetta run --data`")
+    comparing = commands.add_parser("compare")
+    comparing.add_argument("shared", type=Path, help="the folder whose README.md holds the authors' table")
+    comparing.add_argument("results", type=Path, help="the --out of `aetta run`")
+    options = parser.parse_args()
+    if options.command == "sample":
+        sample(options.archives, options.data)
+        return 0
+    found = [read(path) for path in sorted((options.results / "cells").glob("*.jsonl"))]
+    failed = False
+    for title, data in DATA.items():
+        results = {r.cell.adapter.name: r for r in found if r.cell.data == data and r.cell.recovery.name == "none"}
+        if results:
+            failed |= compare(title, read_table(options.shared / "README.md", title), results)
+    return int(failed or not found)
+
+
+def sample(archives: Path, data: Path) -> None:
+    """Write the images of the authors' run as a folder, and the weights beside it."""
+    with tarfile.open(archives / "cifar10-jpeg.tar.xz") as archive:
+        names = sorted(name for name in archive.getnames() if re.search(r"(^|/)test/.*jpg$", name))
+        chosen = {names[place] for place in np.random.RandomState(0).permutation(len(names))[:IMAGES]}
+        members = [member for member in archive.getmembers() if member.name in chosen]
+        archive.extractall(data / "cifar10-jpeg", members=members, filter="data")
+    for weights in archives.glob("*.safetensors"):
+        shutil.copyfile(weights, data / weights.name)
+
+
+def read_table(readme: Path, title: str) -> dict[str, dict[str, float]]:
+    """The authors' numbers of a data set: for each method, accuracy and errors in points; empty cells are left out."""
+    lines = iter(readme.read_text(encoding="utf-8").splitlines())
+    next(line for line in lines if line.startswith(f"| {title}") and "AETTA" in line)
+    table = {}
+    for line in lines:
+        if not line.startswith("|"):
+            break
+        method, *numbers = (cell.strip() for cell in line.strip("|").split("|"))
+        if not method.startswith("-"):
+            table[method] = {name: float(n) for name, n in zip(COLUMNS, numbers, strict=False) if n}
+    return table
+
+
+def compare(title: str, authors: Mapping[str, Mapping[str, float]], results: Mapping[str, Result]) -> bool:
+    """Print one data set; whether a cell is too far away or missing."""
+    print(f"\n| {title} | " + " | ".join(COLUMNS) + " |\n| --- |" + " --- |" * len(COLUMNS))
+    failed = False
+    for method, theirs in authors.items():
+        first = re.search(r"first (\d+)", method)
+        name = method.split(" ")[0].lower()
+        if name not in results:
+            print(f"| {method} | missing |")
+            failed = True
+            continue
+        ours = measured(results[name], int(first[1]) if first else None)
+        cells = []
+        for column in COLUMNS:
+            if column not in theirs:
+                cells.append(f"{ours[column]:.2f}")
+                continue
+            difference = ours[column] - theirs[column]
+            far = abs(difference) > ALLOWED[column]
+            failed |= far
+            cells.append(f"{ours[column]:.2f} / {theirs[column]:.2f} ({difference:+.2f}{' FAR' if far else ''})")
+        print(f"| {method} | " + " | ".join(cells) + " |")
+    return failed
+
+
+def measured(result: Result, domains: int | None) -> dict[str, float]:
+    """Accuracy and errors in points, as the mean over corruptions."""
+    chosen: Sequence[str] = result.cell.domains[:domains]
+    found = {"accuracy": fmean(score.accuracy([result], domain).value for domain in chosen)}
+    for column in COLUMNS[1:]:
+        found[column] = fmean(score.error([result], column, domain).value for domain in chosen)
+    return {name: 100 * value for name, value in found.items()}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
