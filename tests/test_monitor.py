@@ -279,6 +279,20 @@ def test_what_is_no_model_is_refused():
         aetta.monitor(lambda images: images)
 
 
+@pytest.mark.parametrize(
+    ("parts", "says"),
+    [
+        ({"adapter": "torch.nn:Identity"}, "adapter= was given a Identity, which is no Adapter"),
+        ({"estimator": "aetta:Periodic"}, "estimator= was given a Periodic, which is no Estimator"),
+        ({"recovery": Aetta()}, "recovery= was given a Aetta, which is no Recovery"),
+        ({"estimator": "src_valid"}, "it needs labelled held-out source images"),
+    ],
+)
+def test_a_part_of_another_kind_is_refused(parts, says):
+    with pytest.raises(BadOption, match=says):
+        aetta.monitor(tiny_model(), **parts)
+
+
 def test_a_recovery_that_follows_a_missing_estimate_says_so():
     monitor = Monitor(Tent(tiny_model()), SoftmaxScore(), recovery=EstimateDrop(on="aetta"))
     with pytest.raises(BadOption, match="this monitor has softmax_score"):
