@@ -129,6 +129,37 @@ def test_bad_images_are_refused_and_change_nothing(images, says):
     assert fingerprint(monitor.state_dict()) == before
 
 
+MISFITS = {
+    "one image without a batch": (torch.zeros(3, 16, 16), r"images\[None\]"),
+    "a batch too many": (torch.zeros(1, 2, 3, 16, 16), r"\[batch, 3, height, width\]"),
+    "rows": (torch.zeros(2, 10), r"\[batch, 3, height, width\]"),
+    "double precision": (torch.zeros(2, 3, 16, 16).double(), "float64, the weights of the model torch.float32"),
+    "half precision": (torch.zeros(2, 3, 16, 16).half(), "float16, the weights of the model torch.float32"),
+}
+
+
+@pytest.mark.parametrize(("images", "says"), MISFITS.values(), ids=MISFITS.keys())
+def test_images_the_model_fails_on_are_told_why_they_do_not_fit(images, says):
+    monitor = a_monitor()
+    before = fingerprint(monitor.state_dict())
+    with pytest.raises(BadInput, match=says):
+        monitor(images)
+    assert fingerprint(monitor.state_dict()) == before
+
+
+def test_an_error_of_the_model_itself_is_its_own():
+    class Failing(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = nn.BatchNorm2d(3)
+
+        def forward(self, images):
+            raise RuntimeError("out of order")
+
+    with pytest.raises(RuntimeError, match="out of order"):
+        aetta.monitor(Failing())(tiny_images())
+
+
 @pytest.mark.parametrize(
     ("labels", "says"), [(torch.full((12,), 5), "5 classes"), (torch.zeros(3, dtype=torch.long), "12 images")]
 )
@@ -248,6 +279,20 @@ def test_what_is_no_model_is_refused():
         aetta.monitor(lambda images: images)
 
 
+@pytest.mark.parametrize(
+    ("parts", "says"),
+    [
+        ({"adapter": "torch.nn:Identity"}, "adapter= was given a Identity, which is no Adapter"),
+        ({"estimator": "aetta:Periodic"}, "estimator= was given a Periodic, which is no Estimator"),
+        ({"recovery": Aetta()}, "recovery= was given a Aetta, which is no Recovery"),
+        ({"estimator": "src_valid"}, "it needs labelled held-out source images"),
+    ],
+)
+def test_a_part_of_another_kind_is_refused(parts, says):
+    with pytest.raises(BadOption, match=says):
+        aetta.monitor(tiny_model(), **parts)
+
+
 def test_a_recovery_that_follows_a_missing_estimate_says_so():
     monitor = Monitor(Tent(tiny_model()), SoftmaxScore(), recovery=EstimateDrop(on="aetta"))
     with pytest.raises(BadOption, match="this monitor has softmax_score"):
@@ -266,6 +311,19 @@ def test_a_checkpoint_of_another_method_is_refused(tmp_path):
     with pytest.raises(CheckpointError, match="BatchNorm"):
         monitor.load(tmp_path / "other.safetensors")
     assert fingerprint(monitor.state_dict()) == before
+
+
+@pytest.mark.parametrize("names", [["aetta"], ["aetta", "softmax_score", "gde"], []])
+def test_a_checkpoint_of_other_estimators_is_refused(names):
+    saved = aetta.monitor(tiny_model(), estimator=["aetta", "softmax_score"], recovery="none")
+    saved(tiny_images())
+    monitor = aetta.monitor(tiny_model(), estimator=names, recovery="none")
+    monitor(tiny_images(1))
+    before = fingerprint(monitor.state_dict())
+    with pytest.raises(CheckpointError, match="this state is of aetta, softmax_score, here there is"):
+        monitor.load_state_dict(saved.state_dict())
+    assert fingerprint(monitor.state_dict()) == before
+    monitor(tiny_images(2))
 
 
 def test_a_recorder_that_fails_is_logged_and_passed_over(caplog):

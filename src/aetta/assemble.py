@@ -43,4 +43,13 @@ def monitor(
     chosen = [estimator] if isinstance(estimator, str | Estimator) else list(estimator)
     watching = [registry.create_for("estimator", e, model) if isinstance(e, str) else e for e in chosen]
     repairing = registry.create("recovery", recovery) if isinstance(recovery, str) else recovery
+    _check_kind("adapter", built, Adapter)
+    _check_kind("recovery", repairing, Recovery | None)
+    for watcher in watching:
+        _check_kind("estimator", watcher, Estimator)
     return Monitor(built, watching, recovery=repairing, recorders=recorders, **options)
+
+
+def _check_kind(option: str, part: Any, kind: Any) -> None:
+    if not isinstance(part, kind):
+        raise BadOption(f"{option}= was given a {type(part).__name__}, which is no {option.capitalize()}")

@@ -21,7 +21,7 @@ from aetta.errors import BadInput
 from aetta.estimators.base import Estimator
 from aetta.explain import explain
 from aetta.nn import graphs
-from aetta.nn.functional import check_images, check_labels, logits_of
+from aetta.nn.functional import check_images, check_labels, logits_of, misfit
 from aetta.probe import Probe
 from aetta.recovery.base import NoRecovery, Recovery
 from aetta.rng import Rng
@@ -106,7 +106,13 @@ class Monitor(state.Stateful):
     def _predict(self, images: Tensor, predict: Callable[[Tensor], Tensor]) -> Tensor:
         self.check(images)
         with self._lock:
-            logits = predict(images)
+            try:
+                logits = predict(images)
+            except (RuntimeError, ValueError) as error:  # torch names an operation, not what was wrong with the images
+                why = misfit(images, self.adapter.predictor)
+                if why is None:
+                    raise
+                raise BadInput(why) from error
         self._check_logits(images, logits)
         return logits
 

@@ -135,7 +135,9 @@ def create(kind: str, name: str, *arguments: Any, **options: Any) -> Any:
     try:
         inspect.signature(made).bind(*arguments, **options)
     except TypeError as error:
+        wanted = getattr(made, "NEEDS", "nothing")
+        needs = f" (it needs {wanted})" if wanted != "nothing" else ""
         raise BadOption(
-            f"{kind} {name!r} cannot be built from its name alone: {error}; construct it yourself"
+            f"{kind} {name!r} cannot be built from its name alone: {error}{needs}; construct it yourself"
         ) from error
     return made(*arguments, **options)

@@ -222,13 +222,25 @@ def _thaw(current: Any, saved: Any) -> Any:
         return current
     if isinstance(current, deque):
         return deque(freeze(saved), maxlen=current.maxlen)
-    if isinstance(current, Mapping) and isinstance(saved, Mapping) and current.keys() == saved.keys():
-        return {key: _thaw(current[key], saved[key]) for key in current}
+    if isinstance(current, Mapping) and isinstance(saved, Mapping):
+        if current.keys() == saved.keys():
+            return {key: _thaw(current[key], saved[key]) for key in current}
+        if any(hasattr(part, "load_state_dict") for part in current.values()) or any(map(_is_state, saved.values())):
+            raise CheckpointError(f"this state is of {_listed(saved)}, here there is {_listed(current)}")
     if isinstance(current, tuple):
         return tuple(freeze(saved))
     if isinstance(current, Tensor) and isinstance(saved, Tensor):
         return saved.detach().clone().to(current.device)
     return freeze(saved)
+
+
+def _is_state(saved: Any) -> bool:
+    """Whether this is what a `Stateful` gave."""
+    return isinstance(saved, Mapping) and set(saved) == {"class", "state"}
+
+
+def _listed(parts: Mapping[str, Any]) -> str:
+    return ", ".join(parts) or "nothing"
 
 
 def _versions(value: Any) -> dict[str, int]:

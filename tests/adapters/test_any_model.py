@@ -10,7 +10,25 @@ import torch
 from torch import nn
 
 from aetta import registry
-from aetta.adapters import Adapter, Cmf, Cotta, DeYO, Eata, Eta, Note, RDumb, Roid, Rotta, Sar, Sotta, Tent
+from aetta.adapters import (
+    Adapter,
+    BatchNorm,
+    Cmf,
+    Cotta,
+    DeYO,
+    Eata,
+    Eta,
+    Lame,
+    Memo,
+    Note,
+    RDumb,
+    Roid,
+    Rotta,
+    Sar,
+    Sotta,
+    Source,
+    Tent,
+)
 from aetta.errors import UnsuitableModel
 from aetta.nn.augment import Augmentation
 from tests.adapters.makers import CLASSES, MODELS, batch_norm_resnet, images
@@ -35,6 +53,12 @@ METHODS: dict[str, Callable[[nn.Module], Adapter]] = {
     "rdumb": lambda model: RDumb(model, ceiling=1.0, similarity=2.0),
     "roid": lambda model: unweighed(Roid(model)),
     "cmf": lambda model: unweighed(Cmf(model)),
+}
+KEEPING: dict[str, Callable[[nn.Module], Adapter]] = {  # those that learn nothing from one batch for the next
+    "batch_norm": lambda model: BatchNorm(model),
+    "lame": lambda model: Lame(model),
+    "memo": lambda model: Memo(model, views=4),
+    "source": lambda model: Source(model),
 }
 of_every_method = pytest.mark.parametrize("method", METHODS)
 on_every_model = pytest.mark.parametrize("model", MODELS)
@@ -104,3 +128,26 @@ def test_it_works_in_float64(name: str) -> None:
         logits = adapter.predict(images(seed).double())
         adapter.adapt(images(seed).double(), logits)
         assert logits.dtype == torch.float64
+
+
+def test_every_method_is_tried() -> None:
+    assert METHODS.keys() | KEEPING.keys() == registry.names("adapter").keys()
+
+
+@pytest.mark.parametrize("method", KEEPING)
+@on_every_model
+def test_what_learns_nothing_serves_in_full_and_in_mixed_precision_or_refuses(method: str, model: str) -> None:
+    if (method, model) in (("batch_norm", "GroupNorm"), ("batch_norm", "LayerNorm")):
+        with pytest.raises(UnsuitableModel, match="no batch norm"):
+            KEEPING[method](MODELS[model]())
+        return
+    adapter = KEEPING[method](MODELS[model]())
+    wanted = adapter.predict(images(9))
+    assert len(wanted.argmax(1).unique()) >= 2, "the small model has collapsed: this would prove nothing"
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        mixed = adapter.predict(images(9)).float()
+    assert torch.isfinite(mixed).all()
+    assert (mixed.softmax(1) - wanted.softmax(1)).abs().mean() < 0.05
+    assert torch.equal(adapter.predict(images(9)), wanted)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert adapter.adapt(images(9)) is None

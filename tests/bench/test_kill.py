@@ -30,8 +30,18 @@ def start(out: Path, cache: Path) -> subprocess.Popen[bytes]:
     found = {**os.environ, "AETTA_CACHE": str(cache), "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [*COMMAND, "--limit-batches", "1", "--jobs", "2", "--out", str(out)]
     return subprocess.Popen(
-        command, env=found, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        command,
+        env=found,
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        preexec_fn=hear_ctrl_c,
     )
+
+
+def hear_ctrl_c() -> None:
+    """What a shell starts in the background, this test perhaps, ignores Ctrl-C, and so would its children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def rows(out: Path) -> dict[str, bytes]:

@@ -32,6 +32,12 @@ def test_a_class_that_keeps_the_contract_passes() -> None:
     assert set(report["checks"].values()) == {None}
 
 
+def test_a_class_called_as_an_emoji_is_shown_by_its_name() -> None:
+    result = CliRunner().invoke(app, ["check", "aetta:Tent"])
+    assert result.exit_code == 0
+    assert "aetta:Tent: 12 of 12 checks passed" in result.stdout
+
+
 def test_a_registered_name_is_enough() -> None:
     result = CliRunner().invoke(app, ["check", "periodic"])
     assert result.exit_code == 0

@@ -42,6 +42,9 @@ def needy(classes):
 def text():
     return "no model"
 
+def unlucky():
+    raise OSError("no luck")
+
 number = 3
 """
 
@@ -132,6 +135,7 @@ def test_the_text_says_the_same(models: Path) -> None:
         ("text", "returned a str, not a torch.nn.Module"),
         ("number", "is a int; name a model"),
         ("plian", "did you mean 'plain'?"),
+        ("unlucky", "unlucky failed: OSError: no luck ("),
         ("plain", "give its size with --input-size"),
     ],
 )
@@ -139,6 +143,15 @@ def test_what_is_no_classifier_is_an_error_that_helps(models: Path, name: str, s
     result = CliRunner().invoke(app, ["doctor", f"{models}:{name}"])
     assert result.exit_code == 2
     assert said in result.stderr
+
+
+def test_a_file_that_cannot_be_run_says_where(tmp_path: Path) -> None:
+    path = tmp_path / "broken_models.py"
+    path.write_text("import torch\ndef model(:\n")
+    result = CliRunner().invoke(app, ["doctor", f"{path}:model"])
+    assert result.exit_code == 2
+    assert f"{path} cannot be run: SyntaxError" in result.stderr
+    assert "line 2" in result.stderr
 
 
 @pytest.mark.parametrize(

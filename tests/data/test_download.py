@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import socket
+import time
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +157,13 @@ def test_no_network_says_which_file_to_put_where(tmp_path: Path) -> None:
     assert "refused" in says
     assert "only http and https" in says
     assert f"put the file x.tar (10,240 bytes, sha256 {SHA256}) at {tmp_path / 'x.tar'}" in says
+
+
+def test_a_name_nobody_knows_is_not_waited_for(tmp_path: Path) -> None:
+    start = time.monotonic()
+    with pytest.raises(DataError, match=r"http://nowhere\.invalid/x\.tar: no answer"):
+        fetch(remote("http://nowhere.invalid/x.tar"), tmp_path, wait=60.0)
+    assert time.monotonic() - start < 30
 
 
 def test_a_file_put_there_by_hand_is_checked_and_used(tmp_path: Path) -> None:

@@ -51,6 +51,22 @@ def test_old_and_uncertain_images_make_room() -> None:
     assert Cstu(4).removal(3, 0.5, 3) == pytest.approx(1.134298, abs=1e-6)
 
 
+def test_of_images_that_make_room_equally_the_last_one_does() -> None:
+    memory = Cstu(3)
+    offer(memory, [(0, 0.5), (0, 0.5), (1, 0.5)])
+    memory.ages = [4, 4, 4]
+    offer(memory, [(0, 0.1)], first=3)
+    assert contents(memory) == "0 3|2|"
+
+
+def test_an_image_that_would_make_room_as_readily_is_turned_away() -> None:
+    memory = Cstu(2)
+    offer(memory, [(0, 0.5), (0, 0.5)])
+    memory.ages = [0, 0]
+    offer(memory, [(0, 0.5)], first=2)
+    assert contents(memory) == "0 1||"
+
+
 def test_hus_draws_as_the_authors_do() -> None:
     memory = Hus(4, threshold=0.5, rng=PythonRandom(0))
     assert one_by_one(memory, CONFIDENT) == [

@@ -92,9 +92,8 @@ class Roid(Adapter):
         average = torch.full_like(probabilities[0], 1 / logits.shape[1])
         average = average if self.average is None else self.average.to(average)
         diversity = _spread(1 - cosine(probabilities, average))
-        certainty = _spread(-entropy(logits))
         self.average = 0.9 * average + 0.1 * probabilities.mean(0)
-        return torch.exp(diversity * certainty / self.temperature) * (diversity >= diversity.mean())
+        return (diversity * _spread(-entropy(logits)) / self.temperature).exp() * (diversity >= diversity.mean())
 
     @torch.no_grad()
     def _ensemble(self) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import traceback
 from typing import Annotated
 
 import typer
 
 from aetta.errors import BadOption, UnknownName
 
-__all__ = ["check", "import_object"]
+__all__ = ["check", "import_object", "of_theirs"]
 
 FAILED = 1
 
@@ -59,9 +60,19 @@ def import_object(target: str) -> object:
         module = importlib.import_module(module_name)
     except ImportError as error:
         raise UnknownName(f"{module_name!r} cannot be imported: {error}; run this where it can be") from error
+    except Exception as error:  # a user's module may do anything
+        raise BadOption(f"{module_name!r} cannot be imported: {of_theirs(error)}") from error
     if not hasattr(module, name):
-        raise UnknownName.of(f"object of {module_name}", name, getattr(module, "__all__", dir(module)))
+        public = [known for known in dir(module) if not known.startswith("_")]
+        raise UnknownName.of(f"object of {module_name}", name, getattr(module, "__all__", public))
     return getattr(module, name)
+
+
+def of_theirs(error: Exception) -> str:
+    """An error in a user's code, in a line: what, and where."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    where = (error.filename, error.lineno) if isinstance(error, SyntaxError) else (last.filename, last.lineno)
+    return f"{type(error).__name__}: {error} ({where[0]}, line {where[1]})"
 
 
 def _message(error: BaseException | None) -> str | None:

@@ -124,7 +124,7 @@ class _Bar:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
         columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        self._bars = Progress(*columns, console=Console(stderr=True), disable=quiet)
+        self._bars = Progress(*columns, console=Console(stderr=True, emoji=False), disable=quiet)
 
     def __enter__(self) -> _Bar:
         return self

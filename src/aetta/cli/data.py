@@ -128,7 +128,7 @@ class _Bars:
         from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
         columns = ("{task.description}", BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-        self.bars = Progress(*columns, console=Console(stderr=True), disable=quiet)
+        self.bars = Progress(*columns, console=Console(stderr=True, emoji=False), disable=quiet)
         self.tasks: dict[str, Any] = {}
 
     def __enter__(self) -> _Bars:

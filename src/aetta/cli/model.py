@@ -17,8 +17,8 @@ from safetensors import safe_open
 from torch import Tensor, nn
 
 from aetta import registry
-from aetta.cli.check import import_object
-from aetta.errors import BadOption, CheckpointError, UnknownName, UnsuitableModel
+from aetta.cli.check import import_object, of_theirs
+from aetta.errors import AettaError, BadOption, CheckpointError, UnknownName, UnsuitableModel
 from aetta.models import Normalized, load_weights, read_weights
 
 __all__ = ["Found", "find_model", "recognise"]
@@ -120,7 +120,10 @@ def _run_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses and pickling look their module up
     sys.path.append(str(path.parent.resolve()))
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # a user's file may do anything
+        raise BadOption(f"{path} cannot be run: {of_theirs(error)}") from error
     return module
 
 
@@ -141,7 +144,12 @@ def _made(thing: Any, target: str) -> nn.Module:
             inspect.signature(thing).bind()
         except (TypeError, ValueError) as error:
             raise BadOption(f"{target} needs arguments ({error}); write a function that takes none") from error
-        thing = thing()
+        try:
+            thing = thing()
+        except AettaError:
+            raise
+        except Exception as error:  # a user's function may do anything
+            raise UnsuitableModel(f"{target} failed: {of_theirs(error)}") from error
     if not isinstance(thing, nn.Module):
         raise UnsuitableModel(f"{target} returned a {type(thing).__name__}, not a torch.nn.Module")
     return thing.eval()

@@ -75,7 +75,7 @@ def _teller() -> Callable[[Epoch], None]:
     """A line an epoch: kept in a log, rewritten in a terminal."""
     from rich.console import Console
 
-    console = Console(stderr=True, highlight=False)
+    console = Console(stderr=True, highlight=False, emoji=False)
 
     def tell(epoch: Epoch) -> None:
         left = f"{int(epoch.left) // 60}:{int(epoch.left) % 60:02d}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import http.client
+import socket
 import time
 import urllib.error
 import urllib.request
@@ -139,8 +140,9 @@ def _get(
             elif error.code < 500 or attempt + 1 == attempts:
                 raise _Refused(f"the server answered {error.code} {error.reason}") from error
         except (OSError, http.client.HTTPException) as error:
-            if attempt + 1 == attempts:
-                raise _Refused(f"no answer ({getattr(error, 'reason', None) or error})") from error
+            reason = getattr(error, "reason", None) or error
+            if attempt + 1 == attempts or isinstance(reason, socket.gaierror):  # no network, or no such machine
+                raise _Refused(f"no answer ({reason})") from error
     raise _Refused("the server never gave the rest of the file")
 
 

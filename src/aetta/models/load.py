@@ -37,8 +37,8 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
         )
     except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, KeyError, ValueError) as error:
         raise CheckpointError(
-            f"{path} cannot be read as weights ({error}); it must be a .safetensors file, or a plain state_dict "
-            "of tensors saved with torch.save"
+            f"{path} cannot be read as weights ({_reason(error)}); it must be a .safetensors file, or a plain "
+            "state_dict of tensors saved with torch.save"
         ) from error
     while isinstance(found, Mapping) and (
         inner := next((k for k in WRAPPERS if isinstance(found.get(k), Mapping)), "")
@@ -66,6 +66,13 @@ def load_weights(model: nn.Module, path: str | Path) -> nn.Module:
         raise CheckpointError(f"{path} does not fit this model: {'; '.join(problems[:4])}{more}")
     model.load_state_dict(weights, strict=False)
     return model
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong, in a line; torch's own advice is to open pickles all the same, which is never right."""
+    if isinstance(error, pickle.UnpicklingError):
+        return "it is no file of torch.save, or holds objects that are no tensors"
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _bare(name: str) -> str:

@@ -21,6 +21,7 @@ __all__ = [
     "entropy",
     "likelihood_ratio",
     "logits_of",
+    "misfit",
     "widened",
     "wilson",
 ]
@@ -166,6 +167,24 @@ def check_images(images: Any, *, channels: int | None = None, pixel_range: tuple
     if pixel_range is not None and not (pixel_range[0] - 1e-4 <= low and high <= pixel_range[1] + 1e-4):
         hint = "divide by 255" if low >= 0 and high > 1.5 else "put the normalisation inside the model (Normalized)"
         raise BadInput(f"pixels lie in [{low:.3g}, {high:.3g}], not in {list(pixel_range)}; {hint}")
+
+
+def misfit(images: Tensor, model: nn.Module) -> str | None:
+    """Why a model that failed on images may have: what in their shape or precision is not what it takes.
+
+    >>> misfit(torch.zeros(3, 8, 8), nn.Conv2d(3, 4, 1))
+    'images have shape (3, 8, 8), the model takes [batch, 3, height, width]; images[None] is a batch of one'
+    """
+    convolution = next((module for module in model.modules() if isinstance(module, nn.Conv2d)), None)
+    if convolution is not None and images.ndim != 4:
+        one = "; images[None] is a batch of one" if images.ndim == 3 else ""
+        shape = f"[batch, {convolution.in_channels}, height, width]"
+        return f"images have shape {tuple(images.shape)}, the model takes {shape}{one}"
+    own = {parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
+    if own and images.dtype not in own:
+        wanted = ", ".join(sorted(map(str, own)))
+        return f"images are {images.dtype}, the weights of the model {wanted}: images.to({wanted.split(', ')[0]})"
+    return None
 
 
 def check_labels(labels: Any, *, batch: int, classes: int, strangers: bool = False) -> None:

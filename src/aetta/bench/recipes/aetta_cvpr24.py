@@ -82,13 +82,14 @@ def _gde_star(seeds: Sequence[int]) -> Table:
 
 
 def _imagenet_r(seeds: Sequence[int]) -> Table:
-    """ImageNet-R: one domain of real renditions, with no corruption."""
+    """ImageNet-R: one domain of real renditions, with no corruption; the released code has a rate of its own there."""
+    watching = (("aetta", part("aetta", rate=0.3)),)
     setting = Setting("ImageNet-R", "imagenet-r", "imagenet-r-resnet18", "imagenet", "ImageNet-R")
     entries = [
         Entry(
             "AETTA",
             column,
-            tuple(setting.cell(method, s, domains=("clean",), estimators=AETTA_ALONE) for s in seeds),
+            tuple(setting.cell(method, s, domains=("clean",), estimators=watching) for s in seeds),
             estimate="aetta",
             paper=_of(paper.IMAGENET_R, column),
         )
