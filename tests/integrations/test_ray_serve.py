@@ -22,7 +22,7 @@ from aetta.integrations.ray_serve.exposition import together
 from aetta.integrations.ray_serve.fleet import healthiest
 from aetta.serving.store import Store, Taken
 from aetta.testing import tiny_images
-from tests.serving.makers import BEARER, INFER, question, settings, watched
+from tests.serving.makers import BEARER, INFER, question, settings, until, watched
 
 needs_ray = pytest.mark.skipif(
     find_spec("ray") is None or find_spec("ray.serve") is None, reason="the extra 'ray-serve' is not installed"
@@ -130,6 +130,7 @@ class TestOnACluster:
         while answered != {"0", "1"}:
             first = next(seeds)
             answered |= self.teach(ask, range(first, first + 1))
+        until(lambda: all(each["estimates"] for each in self.reports(ask).values()))
         found = self.reports(ask)
         assert set(found) == {"0", "1"}
         assert found["0"]["estimates"]["aetta"]["accuracy"] != found["1"]["estimates"]["aetta"]["accuracy"]
@@ -181,8 +182,8 @@ class TestOnACluster:
         self.teach(ask, range(300, 306))
         first = self.reports(ask)["0"]["id"]
         processes = dict(serve.get_deployment_handle("tiny", "fleet").broadcast("process").results())
-        shutil.rmtree(state / "replica-0")  # as on a node that is new
         os.kill(processes["0"], signal.SIGKILL)
+        shutil.rmtree(state / "replica-0")  # as on a node that is new
         deadline = time.monotonic() + PATIENCE
         while self.reports(ask).get("0", {}).get("id", first) == first:
             self.teach(ask, range(400, 404))
