@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import os
@@ -19,7 +20,8 @@ import pytest
 from aetta import BadOption
 from aetta.integrations.ray_serve import application
 from aetta.integrations.ray_serve.exposition import together
-from aetta.integrations.ray_serve.fleet import healthiest
+from aetta.integrations.ray_serve.fleet import Fleet, healthiest
+from aetta.serving.refusal import Refused
 from aetta.serving.store import Store, Taken
 from aetta.testing import tiny_images
 from tests.serving.makers import BEARER, INFER, question, settings, until, watched
@@ -37,6 +39,19 @@ def test_the_healthiest_is_one_with_an_estimate() -> None:
     some = [report("0", 0.2), report("1", float("nan")), report("2", None), report("3", 0.4), report("4", 0.9)]
     assert healthiest(some, but="4") == "3"
     assert healthiest([report("0", None), report("1", 0.5)], but="1") is None
+
+
+def test_who_asks_a_replica_that_hangs_is_told_to_come_again() -> None:
+    class Hanging:
+        def broadcast(self, method: str) -> Hanging:
+            return self
+
+        async def results_async(self, **options: Any) -> list[Any]:
+            raise TimeoutError
+
+    with pytest.raises(Refused) as refusal:
+        asyncio.run(Fleet(Hanging()).ask("report"))
+    assert (refusal.value.status, refusal.value.headers) == (503, {"Retry-After": "10"})
 
 
 def test_histograms_stay_apart_by_replica() -> None:

@@ -7,6 +7,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from aetta.serving.refusal import busy
+
 __all__ = ["Fleet", "healthiest"]
 
 log = logging.getLogger(__name__)
@@ -25,7 +27,10 @@ class Fleet:
     async def ask(self, method: str, *arguments: Any) -> list[Any]:
         """What the replicas answer; those that die while they are asked, or have nothing to say, are left out."""
         answers = self._handle.broadcast(method, *arguments)
-        said = await answers.results_async(timeout_s=PATIENCE, return_exceptions=True)
+        try:
+            said = await answers.results_async(timeout_s=PATIENCE, return_exceptions=True)
+        except TimeoutError:
+            raise busy(503, f"a replica did not answer within {PATIENCE:g} s", PATIENCE) from None
         for problem in (each for each in said if isinstance(each, BaseException)):
             log.warning("a replica did not answer %r: %s", method, type(problem).__name__)
         return [each for each in said if each is not None and not isinstance(each, BaseException)]
