@@ -10,6 +10,6 @@ checkpoints, and is watched by itself. A healthy one's snapshot heals another, a
 one where it has no checkpoint of its own.
 """
 
-from aetta.integrations.ray_serve.application import application
+from aetta.integrations.ray_serve.deploying import application
 
 __all__ = ["application"]
