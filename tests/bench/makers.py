@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from aetta.adapters.source import Source
+from aetta.adapters.tent import Tent
 from aetta.bench.cell import Cell, Part, part
 from aetta.bench.result import Result, to_lines
 from aetta.bench.store import Store
@@ -68,6 +70,30 @@ class Deadly(Source):
             self.marker.write_text("x" * (died + 1))
             os._exit(9)
         return None
+
+
+class Lingering(Tent):
+    """Tent that says on which node and in which process it is, and waits while there is a file `hold` in the folder."""
+
+    def __init__(self, model: nn.Module, *, folder: str) -> None:
+        super().__init__(model)
+        self.folder = Path(folder)
+
+    def _adapt(self, images: Tensor, logits: Tensor) -> float | None:
+        deadline, hold = time.monotonic() + 60, self.folder / "hold"
+        if hold.exists():
+            (self.folder / _node()).write_text(str(os.getpid()))
+        while hold.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        return super()._adapt(images, logits)
+
+
+def _node() -> str:
+    """Which of a cluster's nodes this is."""
+    import ray
+
+    return str(ray.get_runtime_context().get_node_id())
 
 
 class Broken(Source):

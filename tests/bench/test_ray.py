@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import threading
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from aetta.bench.cell import part
+from aetta.bench.cell import Cell, part
 from aetta.bench.engine_ray import on_ray
 from aetta.bench.store import Store
-from aetta.bench.sweep import Event, Settings, serially, sweep
+from aetta.bench.sweep import Settings, serially, sweep
 from aetta.bench.workspace import Workspace
 from tests.bench.makers import cell
 
@@ -22,10 +26,16 @@ pytestmark = [
     pytest.mark.skipif(find_spec("ray") is None, reason="the extra 'ray' is not installed"),
 ]
 
-CELLS = [
-    cell("tent", domains=("gaussian_noise",), batches=4, seed=seed, estimators=(("aetta", part("aetta")),))
-    for seed in range(10)
-]
+DOMAINS = ("gaussian_noise",)
+PATIENCE = 60.0
+
+
+def lingering(folder: Path) -> list[Cell]:
+    """Cells that, after the first three, wait where they are while the folder has a file `hold`."""
+    plain = cell(domains=DOMAINS, batches=4, estimators=(("aetta", part("aetta")),))
+    folders = [folder / "never"] * 3 + [folder] * 7
+    adapters = [part("tests.bench.makers:Lingering", folder=str(each)) for each in folders]
+    return [replace(plain, seed=seed, adapter=adapter) for seed, adapter in enumerate(adapters)]
 
 
 @pytest.fixture
@@ -49,33 +59,57 @@ def rows(out: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (out / "cells").glob("*.jsonl")}
 
 
+def kill_when_busy(cluster: Any, folder: Path) -> None:
+    """Kill the second node while it works on a cell, and let the others go on once that process is gone."""
+    busy = folder / cluster.second.node_id
+    wait_until(lambda: busy.exists() and busy.read_text() != "")
+    worker = int(busy.read_text())
+    cluster.remove_node(cluster.second, allow_graceful=False)
+    wait_until(lambda: not is_running(worker))
+    (folder / "hold").unlink()
+
+
+def wait_until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not done() and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 def test_a_node_killed_in_a_sweep_loses_and_doubles_nothing(
     tmp_path: Path, settings: Settings, workspace: Workspace, cluster: Any
 ) -> None:
-    undisturbed = Store(tmp_path / "undisturbed")
-    list(sweep(CELLS, undisturbed, serially(workspace), workspace))
+    folder = tmp_path / "folder"
+    cells, undisturbed = lingering(folder), Store(tmp_path / "undisturbed")
+    list(sweep(cells, undisturbed, serially(workspace), workspace))
 
+    folder.mkdir()
+    (folder / "hold").touch()
+    killer = threading.Thread(target=kill_when_busy, args=(cluster, folder))
+    killer.start()
     store = Store(tmp_path / "ray")
-    events: list[Event] = []
-    killed = False
-    for event in sweep(CELLS, store, on_ray(settings), workspace):
-        events.append(event)
-        if not killed and sum(e.kind == "finished" for e in events) >= 3:
-            cluster.remove_node(cluster.second, allow_graceful=False)
-            killed = True
+    events = list(sweep(cells, store, on_ray(settings), workspace))
+    killer.join()
     kinds = Counter(event.kind for event in events)
-    assert killed
     assert kinds["lost"] >= 1, "the node was idle when it was killed: the test shows nothing"
     assert kinds["failed"] == 0
-    assert Counter(event.task for event in events if event.kind == "finished") == dict.fromkeys(CELLS, 1)
+    assert Counter(event.task for event in events if event.kind == "finished") == dict.fromkeys(cells, 1)
     assert rows(store.folder) == rows(undisturbed.folder)
 
 
 def test_a_cell_that_fails_is_told_and_the_others_go_on(
     tmp_path: Path, settings: Settings, workspace: Workspace, cluster: Any
 ) -> None:
-    broken = cell("tests.bench.makers:Broken", domains=("gaussian_noise",), batches=1)
-    events = list(sweep([broken, CELLS[0]], Store(tmp_path), on_ray(settings), workspace))
+    broken = cell("tests.bench.makers:Broken", domains=DOMAINS, batches=1)
+    whole = cell("tent", domains=DOMAINS, batches=1)
+    events = list(sweep([broken, whole], Store(tmp_path), on_ray(settings), workspace))
     by_task = {event.task: event for event in events}
-    assert (by_task[broken].kind, by_task[CELLS[0]].kind) == ("failed", "finished")
+    assert (by_task[broken].kind, by_task[whole].kind) == ("failed", "finished")
     assert "broken on purpose" in by_task[broken].message

@@ -6,6 +6,7 @@ died is sent again. The nodes need aetta and the data folder; the cache is each 
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from typing import Any
@@ -30,6 +31,7 @@ def on_ray(settings: Settings, *, address: str | None = None, per_gpu: int = 1) 
 
     def engine(tasks: list[Task], may_start: MayStart) -> Events:
         if not ray.is_initialized():
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster started here sends nothing home
             ray.init(address=address, log_to_driver=False)
         gpus = 1 / per_gpu if settings.device.startswith("cuda") else 0
         remote = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=0)(_execute)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from importlib.resources import files
@@ -35,8 +35,11 @@ PAGE = {
 SMALL, BEAT = 65536, 15.0
 
 
-def create_app(engine: Engine) -> ASGIApp:
-    """The ASGI application around an engine; its lifespan starts and stops it."""
+def create_app(engine: Engine, table: Sequence[Route] | None = None) -> ASGIApp:
+    """The ASGI application around an engine; its lifespan starts and stops it.
+
+    table: The routes; `routes(engine)` if not given.
+    """
 
     def count(route: str, status: int) -> None:
         engine.exporter.emit("requests", 1, route, str(status))
@@ -49,7 +52,8 @@ def create_app(engine: Engine) -> ASGIApp:
         finally:
             await engine.stop()
 
-    router = Router(routes(engine), redirect_slashes=False, default=_nothing_here, lifespan=lifespan)
+    table = routes(engine) if table is None else table
+    router = Router(table, redirect_slashes=False, default=_nothing_here, lifespan=lifespan)
     return Guard(router, engine.settings.hosts, count)
 
 

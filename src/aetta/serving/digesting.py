@@ -90,6 +90,11 @@ class Digester:
         return future
 
     @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+    @property
     def waiting(self) -> int:
         """Batches that wait."""
         return len(self._batches)

@@ -7,7 +7,8 @@ import logging
 import time
 import uuid
 from collections import deque
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import torch
 
@@ -32,6 +33,7 @@ __all__ = ["Engine"]
 
 log = logging.getLogger(__name__)
 LATENCIES = 500
+T = TypeVar("T")
 PATIENCE = 60.0  # seconds for what waits to be digested, when the server stops
 
 
@@ -241,12 +243,37 @@ class Engine:
             self.exporter.emit("last_checkpoint", made.about["time"])
         return made
 
+    def take_over(self, tree: Mapping[str, Any], who: str, why: str) -> dict[str, Any]:
+        """Go on from a checkpoint of another engine; nothing changes when it was made with something else.
+
+        Only the thread that owns the monitor may, or anyone before the engine is started. What was digested here stays
+        counted, and what is frozen stays frozen.
+        """
+        if tree.get("source") != self._source:
+            raise CheckpointError("this snapshot belongs to another model, method or options; nothing was changed")
+        self.monitor.rollback(tree["monitor"])
+        self.exporter.emit("resets", 1, who, "heal")
+        self.exporter.emit("last_reset", time.time())
+        self.served.refresh(repaired=True)
+        entry = self.audit.note(who, "heal", why, self.monitor.index)
+        return {**entry, "durable": self._checkpoint("heal") is not None, "frozen": self.monitor.frozen}
+
     # What can be asked
 
     async def order(self, order: Order) -> dict[str, Any]:
         """Do what an operator asks, before the next batch is digested."""
-        done: dict[str, Any] = await asyncio.wrap_future(self.digester.command(lambda: self._obey(order)))
-        return done
+        return await self._commanded(lambda: self._obey(order))
+
+    async def heal(self, tree: Mapping[str, Any], why: str) -> dict[str, Any]:
+        """Do as `take_over` says, before the next batch is digested."""
+        return await self._commanded(lambda: self.take_over(tree, "operator", why))
+
+    async def checkpoint(self, why: str) -> Checkpoint | None:
+        """Write a checkpoint before the next batch is digested; None when the disk refuses."""
+        return await self._commanded(lambda: self._checkpoint(why))
+
+    async def _commanded(self, work: Callable[[], T]) -> T:
+        return await asyncio.wrap_future(self.digester.command(work))
 
     def estimate(self) -> dict[str, Any]:
         """The newest estimates, and what is known of their truth."""

@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 from aetta import state
 from aetta.errors import CheckpointError
 
-__all__ = ["Checkpoint", "Store", "newest_checkpoint"]
+__all__ = ["Checkpoint", "Store", "Taken", "newest_checkpoint"]
 
 log = logging.getLogger(__name__)
 NAME = re.compile(r"checkpoint-(\d{8})\.safetensors")
@@ -34,6 +34,10 @@ class Checkpoint:
     name: str
     path: Path
     about: dict[str, Any]
+
+
+class Taken(CheckpointError):
+    """The folder belongs to a process that is running."""
 
 
 class Store:
@@ -148,5 +152,5 @@ def _own(path: Path) -> int | None:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(handle)
-        raise CheckpointError(f"{path.parent} belongs to a server that is running; give another folder") from error
+        raise Taken(f"{path.parent} belongs to a server that is running; give another folder") from error
     return handle
