@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
-from docs.hooks.commands import commands_page
-from docs.hooks.methods import KINDS, index_page, method_page, names, notes, title
+from docs.hooks.methods import KINDS, names, title
+from docs.hooks.pages import COPIED, ROOT, made
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -19,12 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["on_config", "on_files", "on_page_markdown", "on_post_page"]
 
-ROOT = Path(__file__).parents[2]
-COPIED = {  # pages and pictures that have their place elsewhere in the repository
-    "write-a-method.md": "CONTRIBUTING.md",
-    "changes.md": "CHANGELOG.md",
-    "images/icon.svg": "src/aetta/serving/page/icon.svg",
-}
 WIDE = {"fidelity.md", "methods/adapters/index.md", "methods/estimators/index.md", "methods/recoveries/index.md"}
 DRAWING = re.compile(r"!\[(?P<what>[^\]]*)\]\((?P<path>[^)]+\.svg)\)")
 FROM_AFAR = re.compile(r"<(?:script|img|iframe|source)\b[^>]*\bsrc=[\"']?(?:https?:)?//[^\s>]+|<link\b[^>]*\brel=[\"']?(?:stylesheet|preconnect|icon)[^>]*href=[\"']?(?:https?:)?//[^\s>]+")
@@ -41,13 +35,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are made and those that are kept elsewhere."""
     for place, origin in COPIED.items():
         files.append(File.generated(config, place, abs_src_path=str(ROOT / origin)))
-    said = notes()
-    files.append(File.generated(config, "commands.md", content=commands_page()))
-    for kind in KINDS:
-        folder = f"methods/{kind.plural}"
-        files.append(File.generated(config, f"{folder}/index.md", content=index_page(kind, said)))
-        for name in names(kind):
-            files.append(File.generated(config, f"{folder}/{name}.md", content=method_page(kind, name, said)))
+    for place, text in made().items():
+        files.append(File.generated(config, place, content=text))
     return files
 
 
