@@ -37,8 +37,9 @@ def _section(typed: str, command: Any) -> str:
     context = command.context_class(command, info_name=typed)
     usage = " ".join(command.get_usage(context).partition(": ")[2].split())
     rows = [row for parameter in command.params if (row := _row(parameter))]
-    table = ["| | default | meaning |", "| --- | --- | --- |", *rows, "{: .options }"] if rows else []
-    return "\n\n".join([f"## `{typed}`", about, f"```console\n$ {usage}\n```", "\n".join(table)]).rstrip()
+    table = "\n".join(["| | default | meaning |", "| --- | --- | --- |", *rows])
+    options = f'<div class="options" markdown>\n\n{table}\n\n</div>' if rows else ""
+    return "\n\n".join([f"## `{typed}`", about, f"```console\n$ {usage}\n```", options]).rstrip()
 
 
 def _row(parameter: Any) -> str:

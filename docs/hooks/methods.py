@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,16 @@ from docs.hooks.docstrings import Docstring, parse
 __all__ = ["KINDS", "Kind", "Notes", "index_page", "method_page", "names", "notes", "title"]
 
 NOTES = Path(__file__).parents[1] / "methods" / "notes.md"
+FIDELITY = Path(__file__).parents[1] / "fidelity.md"
 FIRST_LINE = re.compile(r"^(?P<title>[^:]+): (?P<about>.*?)(?: \((?P<paper>[^()]*), (?P<link>https?://[^\s()]+)\))?\.?$")
+NAMED = re.compile(r"`(?P<name>[A-Za-z_]+)`")
+HELPERS = {  # what docstrings name without saying where it is
+    name: f"../../api/parts.md#aetta.estimators.base.{name}" for name in ("by_agreement", "by_likelihood", "by_share")
+} | {
+    "Scored": "../../api/parts.md#aetta.estimators.scored.Scored",
+    "Cstu": "../../api/nn.md#aetta.nn.memory.Cstu",
+    "calibrate": "../../api/parts.md#aetta.estimators.calibration.calibrate",
+}
 GIVEN = ("model", "source")  # what the monitor hands to whoever asks for it
 
 
@@ -86,13 +96,13 @@ def method_page(kind: Kind, name: str, said: Notes) -> str:
     parts = [
         f"# {line['title']} {{ #{made.__module__}.{made.__qualname__} }}",
         f"<p class='subtitle'>{line['about'][0].upper()}{line['about'][1:]}</p>" if line["paper"] else "",
-        docstring.summary,
+        _linked(docstring.summary, made),
         _facts(kind, name, made, line),
-        "\n\n".join(["## How it works", *docstring.prose]) if docstring.prose else "",
+        _linked("\n\n".join(["## How it works", *docstring.prose]), made) if docstring.prose else "",
         f"## What it assumes\n\n{assumed}" if assumed else "",
         _options(made),
         f"## Use\n\n```python\n{_use(kind, name, made)}\n```",
-        *(f"```pycon\n{example}\n```" for example in docstring.examples),
+        *(f"In its docstring, and tested:\n\n```pycon\n{example}\n```" for example in docstring.examples),
         _source(made),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -109,7 +119,7 @@ def _row(kind: Kind, name: str) -> str:
     made = registry.find(kind.singular, name)
     cost: Cost = made.COST  # type: ignore[attr-defined]
     called = f"[{title(kind, name)}]({name}.md)<br>`{name}`"
-    cells = (called, _docstring(made).summary, _needs(made), f"{cost.forwards:g}", f"{cost.backwards:g}")
+    cells = (called, _linked(_docstring(made).summary, made), _needs(made), f"{cost.forwards:g}", f"{cost.backwards:g}")
     return "| " + " | ".join(_cell(cell) for cell in cells) + " |"
 
 
@@ -119,12 +129,37 @@ def _facts(kind: Kind, name: str, made: Any, line: Mapping[str, str]) -> str:
         "paper": f"[{line['paper']}]({line['link']})" if line["paper"] else "",
         "needs": _needs(made),
         "cost": _cost(kind, made.COST),
-        "remembers": ", ".join(f"`{item}`" for item in made.STATE) or "nothing",
+        "state": ", ".join(f"`{item}`" for item in made.STATE) or "none",
         "sees a collapse": ("yes" if made.SEES_COLLAPSE else "no") if kind.singular == "estimator" else "",
+        "fidelity": _fidelity(line["title"]),
         "acts": ("on every batch" if made.ALWAYS else "when called for") if kind.singular == "recovery" else "",
     }
     lines = "\n".join(f"| {what} | {_cell(text)} |" for what, text in rows.items() if text)
-    return f"| | |\n| --- | --- |\n{lines}\n{{: .facts }}"
+    return f'<div class="facts" markdown>\n\n| | |\n| --- | --- |\n{lines}\n\n</div>'
+
+
+def _fidelity(title: str) -> str:
+    """Where to read how it differs from what was published, if it is told of there."""
+    told = re.search(rf"\b{re.escape(title)}\b", FIDELITY.read_text(encoding="utf-8"))
+    return "[paper, released code and ours](../../fidelity.md)" if told else ""
+
+
+def _linked(text: str, here: Any) -> str:
+    """The text, with the methods it names as links to their pages."""
+    return NAMED.sub(lambda found: _link(found["name"], here) or found[0], text)
+
+
+def _link(name: str, here: Any) -> str:
+    page = _pages().get(name) or HELPERS.get(name)
+    return f"[`{name}`]({page})" if page and name != here.__name__ else ""
+
+
+@cache
+def _pages() -> dict[str, str]:
+    """The page of each method, from one beside it, by the name of its class."""
+    return {
+        registry.find(kind.singular, name).__name__: f"../{kind.plural}/{name}.md" for kind in KINDS for name in names(kind)
+    }
 
 
 def _cost(kind: Kind, cost: Cost) -> str:
@@ -144,8 +179,9 @@ def _options(made: Any) -> str:
     rows = []
     for parameter in parameters.values():
         default = "*required*" if parameter.default is parameter.empty else f"`{_value(parameter.default)}`"
-        rows.append(f"| `{parameter.name}` | {_cell(default)} | {_cell(meanings.get(parameter.name, ''))} |")
-    return "\n".join(["## Options", "", "| option | default | meaning |", "| --- | --- | --- |", *rows, "{: .options }"])
+        rows.append(f"| `{parameter.name}` | {_cell(default)} | {_cell(_linked(meanings.get(parameter.name, ''), made))} |")
+    table = "\n".join(["| option | default | meaning |", "| --- | --- | --- |", *rows])
+    return f'## Options\n\n<div class="options" markdown>\n\n{table}\n\n</div>'
 
 
 def _meanings(made: Any) -> dict[str, str]:
