@@ -1,4 +1,4 @@
-"""What mkdocs asks while it builds the site: generated pages, inlined drawings, and a check that nothing is loaded from afar."""
+"""What mkdocs asks while it builds the site: pages are made, drawings put in, and nothing may be loaded from afar."""
 
 from __future__ import annotations
 
@@ -21,13 +21,16 @@ __all__ = ["on_config", "on_files", "on_page_markdown", "on_post_page"]
 
 WIDE = {"fidelity.md", "methods/adapters/index.md", "methods/estimators/index.md", "methods/recoveries/index.md"}
 DRAWING = re.compile(r"!\[(?P<what>[^\]]*)\]\((?P<path>[^)]+\.svg)\)")
-FROM_AFAR = re.compile(r"<(?:script|img|iframe|source)\b[^>]*\bsrc=[\"']?(?:https?:)?//[^\s>]+|<link\b[^>]*\brel=[\"']?(?:stylesheet|preconnect|icon)[^>]*href=[\"']?(?:https?:)?//[^\s>]+")
+FROM_AFAR = re.compile(
+    r"<(?:script|img|iframe|source)\b[^>]*\bsrc=[\"']?(?:https?:)?//[^\s>]+"
+    r"|<link\b[^>]*\brel=[\"']?(?:stylesheet|preconnect|icon)[^>]*href=[\"']?(?:https?:)?//[^\s>]+"
+)
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Put every method into the navigation, and leave out the pages that are to come and are not there yet."""
     to_come = {page for page in config.extra["to_come"] if not (Path(config.docs_dir) / page).exists()}
-    config.nav = [entry for entry in map(lambda entry: _completed(entry, to_come), config.nav or []) if entry]
+    config.nav = [entry for entry in (_completed(each, to_come) for each in config.nav or []) if entry]
     return config
 
 

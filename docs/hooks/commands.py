@@ -20,7 +20,9 @@ def commands() -> Iterator[tuple[str, Any]]:
 
 def commands_page() -> str:
     """Each command with its arguments, options and defaults, as Markdown."""
-    intro = "Every command prints its own help with `--help`. Exit codes: 0, 2 for what you can put right, 130 for Ctrl-C."
+    intro = (
+        "Every command prints its own help with `--help`. Exit codes: 0, 2 for what you can put right, 130 for Ctrl-C."
+    )
     return "\n\n".join(["# Command line", intro, *(_section(typed, command) for typed, command in commands())]) + "\n"
 
 

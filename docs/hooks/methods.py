@@ -19,7 +19,9 @@ __all__ = ["KINDS", "Kind", "Notes", "index_page", "method_page", "names", "note
 
 NOTES = Path(__file__).parents[1] / "methods" / "notes.md"
 FIDELITY = Path(__file__).parents[1] / "fidelity.md"
-FIRST_LINE = re.compile(r"^(?P<title>[^:]+): (?P<about>.*?)(?: \((?P<paper>[^()]*), (?P<link>https?://[^\s()]+)\))?\.?$")
+FIRST_LINE = re.compile(
+    r"^(?P<title>[^:]+): (?P<about>.*?)(?: \((?P<paper>[^()]*), (?P<link>https?://[^\s()]+)\))?\.?$"
+)
 NAMED = re.compile(r"`(?P<name>[A-Za-z_]+)`")
 HELPERS = {  # what docstrings name without saying where it is
     name: f"../../api/parts.md#aetta.estimators.base.{name}" for name in ("by_agreement", "by_likelihood", "by_share")
@@ -158,7 +160,9 @@ def _link(name: str, here: Any) -> str:
 def _pages() -> dict[str, str]:
     """The page of each method, from one beside it, by the name of its class."""
     return {
-        registry.find(kind.singular, name).__name__: f"../{kind.plural}/{name}.md" for kind in KINDS for name in names(kind)
+        registry.find(kind.singular, name).__name__: f"../{kind.plural}/{name}.md"
+        for kind in KINDS
+        for name in names(kind)
     }
 
 
@@ -166,7 +170,9 @@ def _cost(kind: Kind, cost: Cost) -> str:
     if cost == Cost():
         return "no pass of the model"
     included = ", the prediction included" if kind.singular == "adapter" else ", beside the prediction"
-    passes = f"{cost.forwards:g} forward and {cost.backwards:g} backward" if cost.backwards else f"{cost.forwards:g} forward"
+    passes = (
+        f"{cost.forwards:g} forward and {cost.backwards:g} backward" if cost.backwards else f"{cost.forwards:g} forward"
+    )
     return f"{passes} passes a batch{included}, with the default options"
 
 
@@ -179,7 +185,9 @@ def _options(made: Any) -> str:
     rows = []
     for parameter in parameters.values():
         default = "*required*" if parameter.default is parameter.empty else f"`{_value(parameter.default)}`"
-        rows.append(f"| `{parameter.name}` | {_cell(default)} | {_cell(_linked(meanings.get(parameter.name, ''), made))} |")
+        rows.append(
+            f"| `{parameter.name}` | {_cell(default)} | {_cell(_linked(meanings.get(parameter.name, ''), made))} |"
+        )
     table = "\n".join(["| option | default | meaning |", "| --- | --- | --- |", *rows])
     return f'## Options\n\n<div class="options" markdown>\n\n{table}\n\n</div>'
 
@@ -217,7 +225,8 @@ def _source(made: Any) -> str:
     where = "/".join(path.parts[path.parts.index("aetta") :][-3:])
     fenced = f'````python title="{where}"\n{code}\n````'
     indented = "\n".join(f"    {line}" if line else "" for line in fenced.splitlines())
-    return f'## The whole method {{ data-search-exclude }}\n\n??? abstract "{where}, {len(code.splitlines())} lines"\n\n{indented}'
+    lines = len(code.splitlines())
+    return f'## The whole method {{ data-search-exclude }}\n\n??? abstract "{where}, {lines} lines"\n\n{indented}'
 
 
 def _first_line(made: Any) -> dict[str, str]:
@@ -231,7 +240,12 @@ def _first_line(made: Any) -> dict[str, str]:
 
 def _titled(made: Any, title: str) -> bool:
     """Whether the title of the file is this class's: one that holds several is called after one of them."""
-    beside = [where for group in registry.BUILT_IN.values() for where in group.values() if where.startswith(f"{made.__module__}:")]
+    beside = [
+        where
+        for group in registry.BUILT_IN.values()
+        for where in group.values()
+        if where.startswith(f"{made.__module__}:")
+    ]
     return made.__name__.lower() == title.lower() or (len(beside) == 1 and not made.__module__.endswith(".base"))
 
 
@@ -249,7 +263,11 @@ def _needs(made: Any) -> str:
 
 def _public(made: Any) -> str:
     """The shortest path a class can be imported from."""
-    return f"aetta.{made.__name__}" if getattr(aetta, made.__name__, None) is made else f"{made.__module__}.{made.__name__}"
+    return (
+        f"aetta.{made.__name__}"
+        if getattr(aetta, made.__name__, None) is made
+        else f"{made.__module__}.{made.__name__}"
+    )
 
 
 def _cell(text: str) -> str:
