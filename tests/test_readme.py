@@ -18,9 +18,15 @@ SESSIONS = ("quickstart", "concepts")  # whose blocks follow on one another
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
+def fenced(page: Path) -> list[tuple[str, str]]:
+    """The blocks of a page, each with its language."""
+    text = page.read_text(encoding="utf-8")
+    return re.findall(r"^ *```(\w*)[^\n]*\n(.*?)^ *```$", text, flags=re.DOTALL | re.MULTILINE)
+
+
 def blocks(page: Path) -> list[tuple[str, str]]:
     """The Python of a page, block by block, each with the text that the page says it prints."""
-    found = re.findall(r"```(\w+)\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    found = fenced(page)
     after = [*found[1:], ("", "")]
     return [
         (code, printed if kind == "text" else "")
@@ -31,7 +37,7 @@ def blocks(page: Path) -> list[tuple[str, str]]:
 
 def typed(page: Path) -> list[str]:
     """The commands of ours that a page has one type at a shell."""
-    shells = re.findall(r"```(?:console|sh)?\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    shells = [text for language, text in fenced(page) if language in ("", "console")]
     lines = "\n".join(shells).replace("\\\n", " ").splitlines()
     commands = [line.removeprefix("$ ").partition(" #")[0].strip() for line in lines]
     return [command for command in commands if command.startswith("aetta ")]

@@ -15,7 +15,7 @@ from aetta import registry
 from aetta._types import Cost
 from docs.hooks.docstrings import Docstring, parse
 
-__all__ = ["KINDS", "Kind", "Notes", "index_page", "method_page", "names", "notes", "title"]
+__all__ = ["KINDS", "Kind", "Notes", "index_page", "method_page", "names", "notes", "parameters", "title"]
 
 NOTES = Path(__file__).parents[1] / "methods" / "notes.md"
 FIDELITY = Path(__file__).parents[1] / "fidelity.md"
@@ -83,6 +83,12 @@ def notes(text: str | None = None) -> Notes:
 def names(kind: Kind) -> list[str]:
     """The names of our own methods of a kind; those of installed packages have pages of their own."""
     return sorted(registry.BUILT_IN[kind.singular])
+
+
+def parameters(made: Any) -> dict[str, inspect.Parameter]:
+    """What a constructor takes, by name."""
+    catching = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return {name: each for name, each in inspect.signature(made).parameters.items() if each.kind not in catching}
 
 
 def title(kind: Kind, name: str) -> str:
@@ -178,12 +184,12 @@ def _cost(kind: Kind, cost: Cost) -> str:
 
 def _options(made: Any) -> str:
     """The constructor's options, as a table; what a class inherits is explained where it was written."""
-    parameters = inspect.signature(made).parameters
-    if not parameters:
+    taken = parameters(made)
+    if not taken:
         return ""
     meanings = _meanings(made)
     rows = []
-    for parameter in parameters.values():
+    for parameter in taken.values():
         default = "*required*" if parameter.default is parameter.empty else f"`{_value(parameter.default)}`"
         rows.append(
             f"| `{parameter.name}` | {_cell(default)} | {_cell(_linked(meanings.get(parameter.name, ''), made))} |"
@@ -194,7 +200,7 @@ def _options(made: Any) -> str:
 
 def _meanings(made: Any) -> dict[str, str]:
     """What each option means; "See `Roid`" is followed to where it leads."""
-    known = inspect.signature(made).parameters
+    known = parameters(made)
     meanings: dict[str, str] = {}
     for base in inspect.getmro(made):
         for name, meaning in parse(base.__doc__, known).options.items():
@@ -209,7 +215,7 @@ def _value(default: Any) -> str:
 
 def _use(kind: Kind, name: str, made: Any) -> str:
     """The line that puts it to work: by name, or constructed where it needs more than the model."""
-    wanted = [p.name for p in inspect.signature(made).parameters.values() if p.default is p.empty]
+    wanted = [p.name for p in parameters(made).values() if p.default is p.empty]
     if set(wanted) <= set(GIVEN):
         return f'import aetta\n\nmonitor = aetta.monitor(model, {kind.singular}="{name}")'
     module, _, short = _public(made).rpartition(".")
@@ -254,7 +260,7 @@ def _own_title(made: Any) -> str:
 
 
 def _docstring(made: Any) -> Docstring:
-    return parse(made.__doc__, inspect.signature(made).parameters)
+    return parse(made.__doc__, parameters(made))
 
 
 def _needs(made: Any) -> str:
