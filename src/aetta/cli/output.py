@@ -13,8 +13,8 @@ __all__ = ["console", "print_json"]
 
 def console() -> Console:
     """The screen: colours and widths where it is a terminal, plain lines where it is a file or a pipe."""
-    screen = Console(highlight=False)
-    return screen if screen.is_terminal else Console(highlight=False, soft_wrap=True)
+    screen = Console(highlight=False, emoji=False)  # "tent:Tent:" is a name, and no tent
+    return screen if screen.is_terminal else Console(highlight=False, emoji=False, soft_wrap=True)
 
 
 def print_json(value: Any) -> None:
