@@ -107,7 +107,7 @@ def method_page(kind: Kind, name: str, said: Notes) -> str:
         _linked(docstring.summary, made),
         _facts(kind, name, made, line),
         _linked("\n\n".join(["## How it works", *docstring.prose]), made) if docstring.prose else "",
-        f"## What it assumes\n\n{assumed}" if assumed else "",
+        f"## What it assumes\n\n{assumed[0].upper()}{assumed[1:]}" if assumed else "",
         _options(made),
         f"## Use\n\n```python\n{_use(kind, name, made)}\n```",
         *(f"In its docstring, and tested:\n\n```pycon\n{example}\n```" for example in docstring.examples),
@@ -176,10 +176,9 @@ def _cost(kind: Kind, cost: Cost) -> str:
     if cost == Cost():
         return "no pass of the model"
     included = ", the prediction included" if kind.singular == "adapter" else ", beside the prediction"
-    passes = (
-        f"{cost.forwards:g} forward and {cost.backwards:g} backward" if cost.backwards else f"{cost.forwards:g} forward"
-    )
-    return f"{passes} passes a batch{included}, with the default options"
+    backward = f" and {cost.backwards:g} backward" if cost.backwards else ""
+    passes = "pass" if cost == Cost(forwards=1) else "passes"
+    return f"{cost.forwards:g} forward{backward} {passes} a batch{included}, with the default options"
 
 
 def _options(made: Any) -> str:
