@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from aetta.cli import app
+from aetta.cli.output import console
 
 RESTLESS = '''
 import torch
@@ -42,6 +43,13 @@ def test_a_registered_name_is_enough() -> None:
     result = CliRunner().invoke(app, ["check", "periodic"])
     assert result.exit_code == 0
     assert "recovery tells the truth" in result.stdout
+
+
+def test_a_name_with_colons_is_printed_as_it_is() -> None:
+    screen = console()
+    with screen.capture() as told:
+        screen.print("aetta.adapters.tent:Tent: 12 of 12 checks passed")
+    assert told.get() == "aetta.adapters.tent:Tent: 12 of 12 checks passed\n"
 
 
 def test_a_class_that_breaks_the_contract_fails_with_what_to_do(
