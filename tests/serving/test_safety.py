@@ -119,6 +119,24 @@ def test_a_host_we_do_not_go_by_is_refused(tmp_path: Path) -> None:
             assert http.get("/v1/estimate", headers={"Host": host}).status_code == 200, host
 
 
+def test_a_page_elsewhere_cannot_teach_through_its_readers_browser(tmp_path: Path) -> None:
+    made = engine(tmp_path)
+    with client(made) as http:
+        for origin in ("https://evil.example", "null", "http://localhost:3000", "http://localhost.evil.example"):
+            answer = http.post(INFER, headers={"Origin": origin}, json=question(tiny_images()))
+            assert answer.status_code == 403, origin
+        assert made.monitor.index == 0
+        assert http.post(INFER, headers={"Origin": "http://localhost"}, json=question(tiny_images())).status_code == 200
+
+
+def test_another_method_is_refused_like_anything_else(tmp_path: Path) -> None:
+    with client(engine(tmp_path)) as http:
+        answer = http.put("/v1/reset", headers=BEARER)
+        assert (answer.status_code, answer.headers["Allow"]) == (405, "POST")
+        assert answer.json() == {"error": "POST only"}
+        assert http.head("/v1/estimate").status_code == 200
+
+
 def test_browsers_are_told_to_keep_to_this_page(tmp_path: Path) -> None:
     with client(engine(tmp_path)) as http:
         for path in ("/", "/v1/estimate", "/nowhere"):

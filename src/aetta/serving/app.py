@@ -151,7 +151,17 @@ def routes(engine: Engine) -> list[Route]:
         *(("POST", f"/v1/{verb}", control(verb)) for verb in VERBS),
         *(("GET", path, _file(*page)) for path, page in PAGE.items()),
     ]
-    return [Route(path, _named(path, handler), methods=[method]) for method, path, handler in table]
+    return [_Route(path, _named(path, handler), methods=[method]) for method, path, handler in table]
+
+
+class _Route(Route):
+    """A route that refuses other methods as everything else is refused."""
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        allowed = self.methods or set()
+        if scope["method"] not in allowed:
+            raise Refused(405, f"{' and '.join(sorted(allowed))} only", Allow=", ".join(sorted(allowed)))
+        await super().handle(scope, receive, send)
 
 
 def _named(path: str, handler: Handler) -> Handler:
