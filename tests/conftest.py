@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,21 @@ def require_shared() -> Path:
     reason = "the shared images and models are absent: set AETTA_SHARED to the folder that holds them"
     if os.environ.get("AETTA_REQUIRE_SHARED") == "1":
         pytest.fail(f"{reason} (AETTA_REQUIRE_SHARED=1 makes this a failure)", pytrace=False)
+    pytest.skip(reason)
+
+
+def require_program(name: str, install: str) -> str:
+    """Where a program is; skips the test where it is absent, and fails it where `AETTA_REQUIRE_PROGRAMS=1` asks for it.
+
+    install: How to get it.
+    """
+    beside = Path(sys.executable).parent  # what pip installed, also where that folder is on no path
+    found = shutil.which(name) or shutil.which(name, path=str(beside))
+    if found is not None:
+        return found
+    reason = f"{name} is absent: {install}"
+    if os.environ.get("AETTA_REQUIRE_PROGRAMS") == "1":
+        pytest.fail(f"{reason} (AETTA_REQUIRE_PROGRAMS=1 makes this a failure)", pytrace=False)
     pytest.skip(reason)
 
 

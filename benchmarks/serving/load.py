@@ -5,7 +5,8 @@
 ResNet20, CIFAR-10 test images, batches of 16, binary tensors over loopback; the server is a process of its own.
 
 forward     The model's own forward pass on such a batch, alone in a process, with as many threads as the server's.
-low load    One request at a time, the next while the digest of the one before is running.
+low load    One request at a time, the next while the digest of the one before is running. Taken in turns with the
+            forward, a block of each, so that both meet the same neighbours on the machine.
 saturation  Several connections, each sending as soon as it has its answer, for so many seconds.
 """
 
@@ -27,16 +28,17 @@ import numpy as np
 from benchmarks.serving.served import ROOT, WEIGHTS, Server, load_average, real_images
 
 BATCH = 16
+BLOCK = 20
 FORWARD = """
-import json, sys, time, torch
+import sys, time, torch
 from aetta.cli.model import find_model
 from aetta import Tent
 torch.set_num_threads(int(sys.argv[2]))
 adapter, images = Tent(find_model(sys.argv[1]).model), torch.rand(16, 3, 32, 32)
-times = []
-for _ in range(int(sys.argv[3])):
-    start = time.perf_counter(); adapter.predict(images); times.append(time.perf_counter() - start); time.sleep(0.01)
-print(json.dumps(times[20:]))
+for line in sys.stdin:
+    for _ in range(int(line)):
+        start = time.perf_counter(); adapter.predict(images); spent = time.perf_counter() - start; time.sleep(0.05)
+        print(spent, flush=True)
 """
 
 
@@ -46,30 +48,80 @@ def quantiles(times: list[float]) -> dict[str, float]:
     return {name: round(float(value), 2) for name, value in zip(("median", "p99", "most"), found, strict=True)}
 
 
-def forward(threads: int, count: int) -> dict[str, float]:
-    command = [sys.executable, "-c", FORWARD, str(WEIGHTS), str(threads), str(count)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
-    return quantiles(json.loads(done.stdout))
+class Forward:
+    """A process that does nothing but the model's forward pass, when asked to."""
+
+    def __init__(self, threads: int) -> None:
+        command = [sys.executable, "-c", FORWARD, str(WEIGHTS), str(threads)]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self._process = subprocess.Popen(command, text=True, bufsize=1, cwd=ROOT, **pipes)  # type: ignore[call-overload]
+        self.times(BLOCK)
+
+    def times(self, count: int) -> list[float]:
+        self._process.stdin.write(f"{count}\n")
+        return [float(self._process.stdout.readline()) for _ in range(count)]
+
+    def end(self) -> None:
+        self._process.stdin.close()
+        self._process.wait(30)
 
 
-def low_load(server: Server, images: np.ndarray, count: int) -> dict[str, Any]:
+class Low:
     """Requests that arrive at any moment of the digest before them."""
-    client, times, busy = server.client(), [], 0
-    rng = np.random.default_rng(0)
-    digest = 0.2
-    for number in range(count + 10):
-        start = time.perf_counter()
-        status, _, _ = client.infer(images[number % len(images)])
-        spent = time.perf_counter() - start
-        assert status == 200, status
-        rows = client.get("/v1/history")[1]["rows"][-5:]
-        if rows:
-            digest = float(np.median([row["seconds"]["estimate"] + row["seconds"].get("adapt", 0.0) for row in rows]))
-        if number >= 10:
-            times.append(spent)
-        time.sleep(float(rng.uniform(0.05, 1.0)) * digest)
-        busy += client.get("/v1/estimate")[1]["digested"] <= number
-    return {**quantiles(times), "digest": round(1000 * digest, 1), "arrived during a digest": f"{busy} of {count + 10}"}
+
+    def __init__(self, server: Server, images: np.ndarray) -> None:
+        self._client, self._images, self._rng = server.client(), images, np.random.default_rng(0)
+        self.sent, self.during, self.digest = 0, 0, 0.2
+        self._never = 0  # sent, and never digested: too many waited
+
+    def times(self, count: int) -> list[float]:
+        found = []
+        for _ in range(count):
+            during = self._digested() < self.sent - self._never
+            start = time.perf_counter()
+            status, _, _ = self._client.infer(self._images[self.sent % len(self._images)])
+            found.append(time.perf_counter() - start)
+            assert status == 200, status
+            self.sent, self.during = self.sent + 1, self.during + during
+            time.sleep(float(self._rng.uniform(0.2, 1.8)) * self.digest)
+        rows = self._client.get("/v1/history")[1]["rows"][-count:]
+        self.digest = float(np.median([row["seconds"]["estimate"] + row["seconds"].get("adapt", 0.0) for row in rows]))
+        return found
+
+    def settle(self) -> None:
+        """Let the digests end: the forward is to be alone."""
+        patience = time.monotonic() + 20 * self.digest
+        while self._digested() < self.sent - self._never and time.monotonic() < patience:
+            time.sleep(0.05)
+        self._never = self.sent - self._digested()
+
+    def _digested(self) -> int:
+        return int(self._client.get("/v1/estimate")[1]["digested"])
+
+
+def low_load(server: Server, images: np.ndarray, count: int, threads: int) -> dict[str, Any]:
+    """Both in turns: the model's own forward, alone, and what a client waits for."""
+    alone, low = Forward(threads), Low(server, images)
+    low.times(BLOCK)
+    forward, waited = [], []
+    for _ in range(-(-count // BLOCK)):
+        low.settle()
+        forward += alone.times(BLOCK)
+        waited += low.times(BLOCK)
+    alone.end()
+    own, served = quantiles(forward), quantiles(waited)
+    return {
+        "forward": own,
+        "low load": {
+            **served,
+            "digest": round(1000 * low.digest, 1),
+            "arrived during a digest": f"{low.during} of {low.sent}",
+            "never digested": low._never,
+        },
+        "p99 at low load / p99 of the forward": round(served["p99"] / own["p99"], 2),
+        "p99 at low load / median of the forward": round(served["p99"] / own["median"], 2),
+        "median at low load / median of the forward": round(served["median"] / own["median"], 2),
+    }
 
 
 def saturate(server: Server, images: np.ndarray, seconds: float, connections: int) -> dict[str, Any]:
@@ -135,14 +187,20 @@ def main() -> None:
     seconds, requests = min(options.seconds, 900.0), min(options.requests, 2000)
     images = real_images(640)[0].reshape(-1, BATCH, 3, 32, 32)
     said: dict[str, Any] = {"before": load_average()}
-    alone = said["forward"] = forward(options.threads, requests)
     with tempfile.TemporaryDirectory() as state:
-        arguments = ["--adapter", options.adapter, "--threads", str(options.threads), "--wait", "0"]
+        arguments = [
+            "--adapter",
+            options.adapter,
+            "--threads",
+            str(options.threads),
+            "--wait",
+            "0",
+            "--recovery",
+            "none",
+        ]
         server = Server(Path(state), arguments).start()
         try:
-            low = said["low load"] = low_load(server, images, requests)
-            said["p99 at low load / p99 of the forward"] = round(low["p99"] / alone["p99"], 2)
-            said["p99 at low load / median of the forward"] = round(low["p99"] / alone["median"], 2)
+            said |= low_load(server, images, requests, options.threads)
             if seconds > 0:
                 said["saturation"] = saturate(server, images, seconds, options.connections)
         finally:

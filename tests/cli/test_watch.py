@@ -89,7 +89,7 @@ def test_a_target_that_is_not_there_is_said(target: str) -> None:
 class _Server(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         since = int(self.path.rpartition("=")[2])
-        body = json.dumps({"rows": [row(i) for i in range(3) if i > since]}).encode()
+        body = json.dumps({"rows": [row(i - 3, row=i) for i in range(5, 8) if i > since]}).encode()
         self.send_response(200)
         self.end_headers()
         self.wfile.write(body)
@@ -108,8 +108,23 @@ def address() -> Iterator[str]:
 
 def test_a_server_is_asked_for_what_is_new(address: str) -> None:
     rows = ServerRows(address)
-    assert [each["step"] for each in rows.new()] == [0, 1, 2]
-    assert rows.new() == []
+    assert [each["step"] for each in rows.new()] == [2, 3, 4]
+    assert rows.new() == []  # rows are numbered for ever; steps go back where a resume lost some
+
+
+def test_of_a_servers_folder_the_history_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "history.jsonl").write_text(json.dumps(row(4)) + "\n")
+    (tmp_path / "audit.jsonl").write_text('{"row": 0, "step": 4, "who": "server"}\n')
+    assert [each["step"] for each in rows_of(str(tmp_path)).new()] == [4]
+
+
+def test_a_file_that_is_gone_for_a_moment_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    path.write_text(json.dumps(row(0)) + "\n")
+    rows = FileRows(path)
+    path.unlink()
+    with pytest.raises(BadInput, match="cannot be read"):
+        rows.new()
 
 
 def test_the_chart_puts_points_where_the_accuracy_is() -> None:

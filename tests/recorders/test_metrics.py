@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -14,10 +13,10 @@ from aetta import BadOption
 from aetta.recorders.alerts import alert_rules
 from aetta.recorders.grafana import dashboard
 from aetta.recorders.metrics import METRICS, metric, samples
+from tests.conftest import require_program
 from tests.recorders.steps import step
 
 NAMES = {each.name for each in METRICS}
-promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is absent: apt-get install prometheus")
 
 
 def test_names_follow_the_conventions_of_prometheus() -> None:
@@ -80,8 +79,8 @@ def test_rules_and_panels_ask_only_for_metrics_that_exist() -> None:
         assert _named(expression) <= NAMES, expression
 
 
-@promtool
 def test_promtool_accepts_the_rules_and_the_queries_of_the_dashboard(tmp_path: Path) -> None:
+    promtool = require_program("promtool", "apt-get install prometheus")
     (tmp_path / "rules.yml").write_text(alert_rules(below=0.6, window="5m"))
     board = json.loads(dashboard())
     queries = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
@@ -92,7 +91,7 @@ def test_promtool_accepts_the_rules_and_the_queries_of_the_dashboard(tmp_path: P
         lines += [f"      - record: query:{number}", f"        expr: {json.dumps(plain)}"]
     (tmp_path / "queries.yml").write_text("\n".join(lines))
     for name in ("rules.yml", "queries.yml"):
-        done = subprocess.run(["promtool", "check", "rules", tmp_path / name], capture_output=True, text=True)
+        done = subprocess.run([promtool, "check", "rules", tmp_path / name], capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
 
 

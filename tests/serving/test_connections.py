@@ -122,6 +122,17 @@ def test_a_client_that_does_not_take_its_answer_is_dropped(made: Engine) -> None
         assert _closed(client)
 
 
+def test_an_answer_is_sent_whole_at_once(made: Engine) -> None:
+    with running(made) as (host, port), httpx.Client(base_url=f"http://{host}:{port}", timeout=20) as http:
+        quickest = 1.0
+        for _ in range(12):
+            http.get("/v1/estimate")  # after a short exchange a client acknowledges late
+            start = time.perf_counter()
+            assert http.get("/page.js").status_code == 200
+            quickest = min(quickest, time.perf_counter() - start)
+    assert quickest < 0.035
+
+
 def test_others_are_served_while_some_are_half_there(made: Engine) -> None:
     with running(made) as address:
         idle = [socket.create_connection(address) for _ in range(8)]

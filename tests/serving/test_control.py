@@ -64,6 +64,17 @@ def test_rollback_goes_back_to_a_snapshot_that_is_listed(tmp_path: Path) -> None
         assert made.monitor.index == 2
 
 
+def test_a_snapshot_after_a_reset_has_no_estimate_of_what_is_gone(tmp_path: Path) -> None:
+    made = engine(tmp_path)
+    with client(made) as http:
+        ask(http)
+        _digested(made, 1)
+        http.post("/v1/reset", headers=BEARER)
+        newest, before = http.get("/v1/snapshots").json()["snapshots"][:2]
+    assert (newest["why"], newest["estimates"]) == ("reset", {})
+    assert list(before["estimates"]) == ["aetta"]
+
+
 @pytest.mark.parametrize("name", ["nothing", "../../etc/passwd", "/etc/passwd", "checkpoint-00000001.safetensors\0"])
 def test_a_snapshot_that_is_not_listed_is_no_file(name: str, tmp_path: Path) -> None:
     made = engine(tmp_path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from aetta.serving.journal import Journal, Progress
 from aetta.serving.store import Store, newest_checkpoint
 from aetta.testing import tiny_model
 from tests.serving.makers import BEARER, ask, client, engine, logits, settings, until, watched, weights
+
+BREAKABLE = ["fingerprint", "aetta_format", "map", "tensor", "float", "monitor", "0x1.", "model/", "dtype", "F32"]
 
 
 def _serve(made: Engine, seeds: range) -> list[torch.Tensor]:
@@ -100,11 +103,17 @@ def test_a_checkpoint_that_was_cut_off_is_passed_over(share: float, tmp_path: Pa
     resumed.store.close()
 
 
-def test_a_flipped_bit_is_noticed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("what", "place"),
+    [("the tensors", lambda content: len(content) - 100)]
+    + [(text, lambda content, text=text: content.index(text.encode())) for text in BREAKABLE],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_flipped_bit_is_noticed(what: str, place: Callable[[bytes], int], tmp_path: Path) -> None:
     _serve(engine(tmp_path), range(2))
     newest = sorted(tmp_path.glob("checkpoint-*"))[-1]
     content = bytearray(newest.read_bytes())
-    content[-100] ^= 1
+    content[place(bytes(content))] ^= 1
     newest.write_bytes(bytes(content))
     resumed = engine(tmp_path)
     assert resumed.monitor.index == 2

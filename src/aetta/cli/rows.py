@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -30,7 +31,8 @@ def rows_of(target: str) -> Rows:
         return ServerRows(target)
     path = Path(target)
     if path.is_dir():
-        written = sorted(path.rglob("*.jsonl"), key=lambda file: file.stat().st_mtime)
+        found = (file for file in path.rglob("*.jsonl") if file.name != "audit.jsonl")  # a server's decisions: no rows
+        written = sorted(found, key=lambda file: file.stat().st_mtime)
         if not written:
             raise BadInput(f"there is no .jsonl file in {path}; record the run with recorders=[Jsonl(path)]")
         path = written[-1]
@@ -52,16 +54,22 @@ class FileRows:
         self._skip = self._place > 0  # the first line of a tail is the end of another
 
     def new(self) -> list[Row]:
-        if self.path.stat().st_size < self._place:
-            self._place, self._rest = 0, b""
-        with self.path.open("rb") as file:
-            file.seek(self._place)
-            data = file.read()
+        try:
+            data = self._unread()
+        except OSError as error:
+            raise BadInput(f"{self.path} cannot be read: {error.strerror}") from error
         self._place += len(data)
         *lines, self._rest = (self._rest + data).split(b"\n")
         if self._skip and lines:
             lines, self._skip = lines[1:], False
         return [row for row in map(_parsed, lines) if row is not None]
+
+    def _unread(self) -> bytes:
+        with self.path.open("rb") as file:
+            if file.seek(0, os.SEEK_END) < self._place:
+                self._place, self._rest = 0, b""
+            file.seek(self._place)
+            return file.read()
 
 
 class ServerRows:
@@ -83,7 +91,7 @@ class ServerRows:
         except (OSError, ValueError, KeyError) as error:
             raise BadInput(f"{self.url} does not answer as an aetta server: {error}") from error
         if rows:
-            self._since = rows[-1]["step"]
+            self._since = rows[-1]["row"]  # after a resume steps go back, rows never
         return rows
 
 

@@ -43,7 +43,11 @@ def _write(source: Rows, rows: deque[Row], every: float) -> None:
         for row in rows:
             typer.echo(line(row))
         time.sleep(every)
-        rows = deque(source.new())
+        try:
+            rows = deque(source.new())
+        except BadInput as error:  # a server that restarts is waited for
+            typer.echo(f"{error}; trying again", err=True)
+            rows = deque()
 
 
 def _draw(screen: Console, source: Rows, rows: deque[Row], title: str, every: float) -> None:

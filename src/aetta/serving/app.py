@@ -19,6 +19,8 @@ from aetta import __version__
 from aetta.serving.control import VERBS, Order
 from aetta.serving.engine import Engine
 from aetta.serving.guard import Guard, Reader, carries_token, require_token
+from aetta.serving.openapi import DIGITS
+from aetta.serving.openapi import openapi as describe_routes
 from aetta.serving.protocol import LENGTH_HEADER, Query, metadata, parse, parse_object, render
 from aetta.serving.refusal import Refused, busy
 
@@ -61,6 +63,7 @@ def routes(engine: Engine) -> list[Route]:
     """Every route. Those that change something ask for the token; inference learns from whom the settings say."""
     settings, reader = engine.settings, Reader(engine.settings.limits)
     model = f"/v2/models/{settings.name}"
+    description = describe_routes(settings, __version__)
     parser = ThreadPoolExecutor(1, "aetta-parse")  # one large JSON at a time: it takes many times its size
 
     async def live(request: Request) -> Response:
@@ -74,6 +77,9 @@ def routes(engine: Engine) -> list[Route]:
 
     async def describe(request: Request) -> Response:
         return JSONResponse(metadata(settings, engine.classes))
+
+    async def openapi(request: Request) -> Response:
+        return JSONResponse(description)
 
     async def infer(request: Request) -> Response:
         async with reader.body(request) as body:
@@ -145,6 +151,7 @@ def routes(engine: Engine) -> list[Route]:
         ("GET", f"{model}/versions/1", describe),
         ("GET", f"{model}/versions/1/ready", ready),
         ("POST", f"{model}/versions/1/infer", infer),
+        ("GET", "/openapi.json", openapi),
         ("GET", "/metrics", metrics),
         ("GET", "/v1/estimate", estimate),
         ("GET", "/v1/history", history),
@@ -155,7 +162,17 @@ def routes(engine: Engine) -> list[Route]:
         *(("POST", f"/v1/{verb}", control(verb)) for verb in VERBS),
         *(("GET", path, _file(*page)) for path, page in PAGE.items()),
     ]
-    return [Route(path, _named(path, handler), methods=[method]) for method, path, handler in table]
+    return [_Route(path, _named(path, handler), methods=[method]) for method, path, handler in table]
+
+
+class _Route(Route):
+    """A route that refuses other methods as everything else is refused."""
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        allowed = self.methods or set()
+        if scope["method"] not in allowed:
+            raise Refused(405, f"{' and '.join(sorted(allowed))} only", Allow=", ".join(sorted(allowed)))
+        await super().handle(scope, receive, send)
 
 
 def _named(path: str, handler: Handler) -> Handler:
@@ -198,8 +215,8 @@ async def _stream(engine: Engine) -> AsyncIterator[bytes]:
 
 def _since(request: Request) -> int:
     given = request.query_params.get("since", "-1")
-    if not (given.removeprefix("-").isascii() and given.removeprefix("-").isdigit() and len(given) < 16):
-        raise Refused(400, "'since' must be the number of a row")
+    if given != "-1" and not (given.isascii() and given.isdigit() and len(given) <= DIGITS):
+        raise Refused(400, "'since' must be the number of a row, or -1 for all")
     return int(given)
 
 

@@ -13,7 +13,7 @@ from aetta.serving.history import Events, Log
 from aetta.serving.refusal import Refused
 from aetta.serving.store import Store
 
-__all__ = ["VERBS", "Audit", "Order", "obey"]
+__all__ = ["LONGEST_REASON", "VERBS", "Audit", "Order", "obey"]
 
 VERBS = ("reset", "rollback", "freeze", "resume")
 LONGEST_REASON = 500

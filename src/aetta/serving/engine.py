@@ -63,6 +63,7 @@ class Engine:
         self.ready = False
         self.classes = 0
         self._latencies: deque[float] = deque(maxlen=LATENCIES)
+        self._estimated: dict[str, float | None] = {}  # of the weights that are there now; after a repair nothing is
         try:
             self._resume()
             self._warm_up()
@@ -100,6 +101,7 @@ class Engine:
             self.monitor.load_state_dict(tree["monitor"])
             self.feedback.load_state_dict(tree["feedback"])
             self.audit.merge(tree["audit"])
+            self._estimated = checkpoint.about.get("estimates", {})
             lost = max(0, reached - self.monitor.index)
             self.audit.note(
                 "server",
@@ -198,6 +200,7 @@ class Engine:
         self.feedback.digested([request for request, _ in batch.requests], step.index, estimates)
         row = as_row(step)
         row["seconds"]["predict"] = round(batch.seconds, 6)
+        self._estimated = {} if step.repair else {name: each["accuracy"] for name, each in row["estimates"].items()}
         self.events.tell("step", self.history.append({"time": round(time.time(), 3), **row, **self._now()}))
         if self.monitor.index % self.settings.every == 0:
             self._checkpoint("schedule")
@@ -217,18 +220,14 @@ class Engine:
         if repaired:
             self.exporter.emit("resets", 1, "operator", order.verb)
             self.exporter.emit("last_reset", time.time())
+            self._estimated = {}
         self.served.refresh(repaired=repaired)
         details = {"snapshot": order.snapshot} if order.snapshot else {}
         entry = self.audit.note("operator", order.verb, order.reason, self.monitor.index, **details)
         return {**entry, "durable": self._checkpoint(order.verb) is not None, "frozen": self.monitor.frozen}
 
     def _checkpoint(self, why: str) -> Checkpoint | None:
-        last = self.history.since(-1, 1)
-        about = {
-            "step": self.monitor.index,
-            "why": why,
-            "estimates": {name: each["accuracy"] for name, each in last[0]["estimates"].items()} if last else {},
-        }
+        about = {"step": self.monitor.index, "why": why, "estimates": self._estimated}
         tree = {
             "source": self._source,
             "description": {"shape": list(self.settings.shape), **self.settings.description},

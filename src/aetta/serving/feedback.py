@@ -11,7 +11,7 @@ from aetta.serving.refusal import Refused
 
 __all__ = ["Feedback"]
 
-REQUESTS, IMAGES, STEPS = 4096, 1000, 256
+REQUESTS, IMAGES, STEPS = 4096, 200, 256
 FEWEST = 8  # labelled images of a step before its estimate is compared with them
 
 

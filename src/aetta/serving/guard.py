@@ -54,6 +54,7 @@ class Guard:
         started, sent = time.perf_counter(), _Sent(send)
         try:
             _check_host(scope, self._hosts)
+            _check_origin(scope)
             await self._app(scope, receive, sent)
         except Refused as refusal:
             await sent.refuse(refusal)
@@ -158,9 +159,20 @@ def require_token(headers: Mapping[str, str], token: str | None) -> None:
         raise Refused(401, "this needs the token: Authorization: Bearer ...", WWW_Authenticate="Bearer")
 
 
+def _check_origin(scope: Scope) -> None:
+    """Refuse what a page elsewhere makes its reader's browser send: it needs no token to be learned from."""
+    own, origins = _values(scope, b"host"), _values(scope, b"origin")
+    if scope["method"] not in ("GET", "HEAD") and any(each.partition("://")[2] not in own for each in origins):
+        raise Refused(403, "this was sent by a page of another origin")
+
+
 def _check_host(scope: Scope, hosts: tuple[str, ...]) -> None:
     """Refuse a name we do not go by: a page elsewhere may have pointed its own name at this address."""
-    found = [value.decode("latin-1").lower() for name, value in scope["headers"] if name == b"host"]
+    found = _values(scope, b"host")
     host = HOST.fullmatch(found[0]) if len(found) == 1 else None
     if "*" not in hosts and (host is None or host["name"] not in hosts):
         raise Refused(421, "this server does not go by that name")
+
+
+def _values(scope: Scope, header: bytes) -> list[str]:
+    return [value.decode("latin-1").lower() for name, value in scope["headers"] if name == header]

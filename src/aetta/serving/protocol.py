@@ -18,7 +18,7 @@ from torch import Tensor
 from aetta.serving.refusal import Refused
 from aetta.serving.settings import Settings
 
-__all__ = ["Query", "metadata", "parse", "parse_object", "render"]
+__all__ = ["INPUT", "LENGTH_HEADER", "OUTPUTS", "TYPES", "Query", "metadata", "parse", "parse_object", "render"]
 
 INPUT = "images"
 OUTPUTS: Mapping[str, Callable[[Tensor], Tensor]] = {

@@ -91,6 +91,7 @@ def _patient(limits: Limits) -> type[H11Protocol]:
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
+            _send_at_once(transport.get_extra_info("socket"))
             self._asking = self.loop.call_later(limits.read, self._give_up)
 
         def data_received(self, data: bytes) -> None:
@@ -121,6 +122,14 @@ def _patient(limits: Limits) -> type[H11Protocol]:
             self.transport.abort()
 
     return Patient
+
+
+def _send_at_once(connection: socket.socket) -> None:
+    """Let no answer's body wait until its head has been acknowledged: 40 ms, to a client that keeps its connection.
+
+    asyncio does so itself only for sockets that were made with the protocol's number, and these were not.
+    """
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def _stop(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:

@@ -130,10 +130,10 @@ def _about(path: Path) -> dict[str, Any]:
     try:
         with safe_open(path, framework="pt") as file:
             header = json.loads((file.metadata() or {})["state"])
-        about: dict[str, Any] = state._join(header["$map"]["about"], {})
-        return about
-    except (SafetensorError, OSError, ValueError, KeyError, TypeError):
+        about = state._join(header["$map"]["about"], {})
+    except (SafetensorError, OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return {}
+    return about if isinstance(about, dict) else {}
 
 
 def _number(name: str) -> int:

@@ -203,7 +203,15 @@ async function sure(verb) {
   return dialog.returnValue === "yes";
 }
 
+// One order at a time: what is pressed twice, or while it is asked whether one is sure, is one order.
 async function order(verb) {
+  const form = place("control");
+  if (form.ariaBusy === "true") return;
+  form.ariaBusy = "true";
+  try { await give(verb); } finally { form.ariaBusy = "false"; }
+}
+
+async function give(verb) {
   const answer = place("answer");
   answer.textContent = "";
   if (!(await sure(verb))) return;
