@@ -18,6 +18,7 @@ from aetta.recorders.jsonl import as_row
 from aetta.recorders.prometheus import Prometheus
 from aetta.serving.batching import Answer, Batcher
 from aetta.serving.control import Audit, Order, obey
+from aetta.serving.courtesy import Courtesy
 from aetta.serving.digesting import Answered, Digester
 from aetta.serving.feedback import Feedback
 from aetta.serving.history import Events, Log
@@ -58,6 +59,7 @@ class Engine:
         self.exporter = Prometheus(model=settings.name)
         monitor.recorders.append(self.exporter)
         self.served = Served(monitor)
+        self.courtesy = Courtesy(self.served.busy)
         self.digester = Digester(self._digest, backlog=settings.backlog, threads=settings.threads)
         self.batcher = Batcher(self.served, settings, self._answered)
         self.ready = False
@@ -75,6 +77,9 @@ class Engine:
 
     async def start(self) -> None:
         """Begin, on this event loop."""
+        if self.served.device.type == "cpu":  # elsewhere the host only hands out work
+            adapter = self.monitor.adapter
+            self.courtesy.attend([adapter.model, adapter.predictor])
         if self.settings.threads is not None:
             torch.set_num_threads(1)  # of the loop's own thread: what it does is small
         self.events.open()
@@ -183,6 +188,7 @@ class Engine:
             if batch.stamp.repairs != self.served.stamp.repairs:  # the model that served it is gone
                 self.exporter.emit("batches_skipped", 1)
                 return
+            self.courtesy.begin()
             self._learn(batch)
         except Exception:
             self.exporter.emit("digest_failures", 1)

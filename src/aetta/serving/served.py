@@ -48,6 +48,7 @@ class Served:
         adapter = copy.deepcopy(monitor.adapter, {id(shared): shared})
         self._copy = Monitor(adapter, recovery=monitor.recovery, pixel_range=monitor.pixel_range)
         self._lock = threading.Lock()
+        self.busy = threading.Lock()  # while it predicts, and not while it is refreshed
         self._seen: dict[str, tuple[int, int]] = {}
         self._predictor = monitor.adapter.predictor
         self._plain = type(adapter)._predict is Adapter._predict
@@ -65,7 +66,7 @@ class Served:
 
     def predict(self, images: Tensor) -> tuple[Tensor, Stamp]:
         """The logits, and which weights made them."""
-        with self._lock:
+        with self.busy, self._lock:
             return self._copy.serve(images), self._stamp
 
     @torch.no_grad()
