@@ -11,8 +11,6 @@ import contextvars
 import hashlib
 import inspect
 import json
-import os
-import tempfile
 from abc import ABCMeta
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +23,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from aetta.errors import CheckpointError
+from aetta.files import written_whole
 
 __all__ = ["Stateful", "all_or_nothing", "fingerprint", "freeze", "load", "save"]
 
@@ -275,22 +274,12 @@ def fingerprint(state: Any) -> str:
 
 def save(path: str | Path, state: Any) -> None:
     """Write a state to a file, whole or not at all."""
-    path = Path(path)
     tensors: dict[str, Tensor] = {}
     skeleton = json.dumps(_split(freeze(state), "", tensors))
     stored = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
     header = {"aetta_format": str(FORMAT), "state": skeleton, "fingerprint": fingerprint(state)}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".partial")
-    os.close(handle)
-    try:
+    with written_whole(Path(path)) as partial:
         save_file(stored, partial, metadata=header)
-        with open(partial, "rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    except BaseException:
-        Path(partial).unlink(missing_ok=True)
-        raise
 
 
 def load(path: str | Path) -> Any:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +16,12 @@ from typing import Any
 from aetta._types import Step
 from aetta.bench.cell import Cell
 from aetta.errors import DataError
+from aetta.files import written_whole
 
 __all__ = ["Result", "read", "row_of", "significant", "to_lines", "write"]
 
 Row = Mapping[str, Any]
 DIGITS = 5
-PARTIAL = ".partial"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,17 +88,8 @@ def to_lines(result: Result) -> bytes:
 
 def write(path: Path, lines: bytes) -> None:
     """Put a result where it belongs: written beside its place under a name of its own, then renamed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")
-    try:
-        with partial.open("wb") as file:
-            file.write(lines)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
+    with written_whole(path) as partial:
+        partial.write_bytes(lines)
 
 
 def read(path: Path) -> Result:

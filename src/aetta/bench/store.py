@@ -9,8 +9,9 @@ from typing import Any
 
 from aetta.bench.cell import Cell
 from aetta.bench.pack import entries, unpacked
-from aetta.bench.result import PARTIAL, Result, read, write
+from aetta.bench.result import Result, read, write
 from aetta.errors import DataError
+from aetta.files import PARTIAL
 
 __all__ = ["Store"]
 

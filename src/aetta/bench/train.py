@@ -22,6 +22,7 @@ from aetta.bench.training_step import TrainingStep, cosine
 from aetta.data.labelled import LabelledImages, to_uint8
 from aetta.data.plan import as_float
 from aetta.errors import BadOption, CheckpointError, DataError
+from aetta.files import written_whole
 from aetta.models import Normalized
 from aetta.rng import Rng
 
@@ -238,8 +239,6 @@ def _resumed(path: Path, step: TrainingStep, what: dict[str, Any]) -> int:
 
 def _write(path: Path, model: nn.Module, metadata: dict[str, str]) -> None:
     """The weights, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(path.name + ".partial")
     weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
-    save_file(weights, unfinished, metadata=metadata)
-    unfinished.replace(path)
+    with written_whole(path) as partial:
+        save_file(weights, partial, metadata=metadata)

@@ -16,6 +16,7 @@ from aetta.data.corruptions import corrupt
 from aetta.data.labelled import LabelledImages, indexing, to_uint8
 from aetta.data.published import validation_sample
 from aetta.errors import BadOption, DataError
+from aetta.files import written_whole
 from aetta.models.load import load_weights
 from aetta.models.wrap import Normalized
 from aetta.rng import Rng
@@ -148,19 +149,14 @@ class Workspace:
         path = self._path(clean, corruption, severity)
         if path.is_file():
             return path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
         first = clean.read(torch.arange(1))
-        try:
+        with written_whole(path) as partial:
             out = open_memmap(partial, "w+", dtype=np.uint8, shape=(len(clean), *first.shape[1:]))
             for part in torch.split(torch.arange(len(clean)), CHUNK):
                 images = to_uint8(clean.read(part)).to(self.device).float().div_(255)
                 corrupted = corrupt(images, corruption, severity, seed=CORRUPTION_SEED, indices=part)
                 out[part.numpy()] = to_uint8(corrupted).cpu().numpy()
             out.flush()
-            os.replace(partial, path)
-        finally:
-            partial.unlink(missing_ok=True)
         return path
 
 

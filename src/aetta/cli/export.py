@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from aetta.files import written_whole
 
 if TYPE_CHECKING:
     from torch import nn
@@ -131,16 +132,8 @@ def _weights(snapshot: Snapshot, network: nn.Module) -> bytes:
 
 def _write_whole(content: bytes, out: Path) -> None:
     """Write a file, whole or not at all."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("wb") as file:
-            file.write(content)
-            os.fsync(file.fileno())
-        os.replace(partial, out)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
+    with written_whole(out) as partial:
+        partial.write_bytes(content)
     typer.echo(f"wrote {out}", err=True)
 
 

@@ -15,6 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from aetta.errors import BadInput, DataError
+from aetta.files import written_whole
 
 __all__ = ["LabelledImages", "Read", "from_arrays"]
 
@@ -172,7 +173,5 @@ def _cached(path: Path, key: str) -> Tensor | None:
 
 
 def _write(path: Path, images: Tensor, key: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    save_file({"images": images.contiguous()}, partial, metadata={"key": key})
-    partial.replace(path)
+    with written_whole(path) as partial:
+        save_file({"images": images.contiguous()}, partial, metadata={"key": key})

@@ -21,6 +21,7 @@ from aetta.data.examine import Finding, examine
 from aetta.data.labelled import digest
 from aetta.data.manifest import Published, Remote, published
 from aetta.errors import DataError
+from aetta.files import written_whole
 
 __all__ = ["data_folder", "get", "is_present", "verify"]
 
@@ -205,6 +206,5 @@ def _read_notes(root: Path) -> dict[str, Any]:
 
 
 def _write_notes(root: Path, notes: dict[str, Any]) -> None:
-    partial = root / f".{NOTES}.partial"
-    partial.write_text(json.dumps(notes, indent=1, sort_keys=True))
-    partial.replace(root / NOTES)
+    with written_whole(root / NOTES) as partial:
+        partial.write_text(json.dumps(notes, indent=1, sort_keys=True))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from aetta.bench.demo.page import report
 from aetta.bench.demo.play import Moment, play
 from aetta.bench.demo.setting import Setting
 from aetta.bench.demo.summary import rows_of, summarise
+from aetta.files import written_whole
 
 __all__ = ["Performance", "perform"]
 
@@ -67,6 +67,5 @@ def perform(setting: Setting, watch: Callable[[Moment], None] = lambda moment: N
 
 
 def _write(path: Path, text: str) -> None:
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(text, encoding="utf-8")
-    os.replace(partial, path)
+    with written_whole(path) as partial:
+        partial.write_text(text, encoding="utf-8")

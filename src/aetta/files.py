@@ -1,0 +1,33 @@
+"""Files that are there whole, or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["PARTIAL", "written_whole"]
+
+PARTIAL = ".partial"
+"""The end of the name of what is being written; a process that is killed leaves it behind."""
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """Within it, write to the path it gives: at its end that becomes the file; after an error nothing has changed.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, written_whole(Path(folder) / "new" / "file.txt") as partial:
+    ...     _ = partial.write_text("all of it")
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}{PARTIAL}")
+    try:
+        yield partial
+        with partial.open("rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
