@@ -7,13 +7,16 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint format docs clean
+.PHONY: demo test cluster lint format docs clean
 
 demo: $(VENV)/.demo  ## Watch a model adapt, collapse and recover, on real images; writes aetta-demo/report.html
 	$(BIN)/aetta demo --out aetta-demo
 
 test: $(VENV)/.dev  ## The whole test suite
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+cluster: $(VENV)/.cluster  ## The tests that start Ray clusters on this machine
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/bench/test_ray.py tests/integrations
 
 lint: $(VENV)/.dev  ## Style, types, and the one-way imports
 	$(BIN)/ruff check src tests benchmarks docs/hooks
@@ -42,6 +45,10 @@ $(VENV)/.demo: $(VENV)/.python pyproject.toml constraints.txt
 
 $(VENV)/.dev: $(VENV)/.python pyproject.toml constraints.txt
 	$(INSTALL) --editable '.[dev]'
+	touch $@
+
+$(VENV)/.cluster: $(VENV)/.dev
+	$(INSTALL) --editable '.[dev,ray-serve]'
 	touch $@
 
 $(VENV)/.docs: $(VENV)/.python pyproject.toml constraints.txt

@@ -17,7 +17,7 @@ from aetta.serving import Engine, Limits
 from aetta.testing import tiny_images
 from tests.serving.makers import BEARER, INFER, engine, question, running, until
 
-QUICK = Limits(read=0.4, write=0.4, connections=12, streams=2)
+QUICK = Limits(read=1.2, write=1.2, connections=12, streams=2)
 
 
 @pytest.fixture
