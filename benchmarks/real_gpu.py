@@ -43,7 +43,7 @@ STAGES: Sequence[tuple[str, Sequence[str], int]] = (  # what, which of it, and h
 MARGIN = 25.0  # seconds, to pack in
 
 
-def run(shared: Path, seconds: float, to: Path, device: str, mps: bool, limit: int | None) -> int:
+def run(shared: Path, seconds: float, to: Path, device: str, mps: bool, compiled: bool, limit: int | None) -> int:
     """Do what is next, as long as there is time; the exit code is 0 when all is done."""
     until = time.monotonic() + seconds - MARGIN
     data = unpack_data(shared, BUILD / "data")
@@ -59,6 +59,7 @@ def run(shared: Path, seconds: float, to: Path, device: str, mps: bool, limit: i
         start = time.monotonic()
         command = [sys.executable, "-m", "aetta", "run", what, *which, "--jobs", str(jobs), "--device", device]
         command += ["--out", str(BUILD / "results"), "--stop-after", f"{remaining:.0f}"]
+        command += ["--compiled"] if compiled else []
         command += [] if limit is None else ["--limit-batches", str(limit)]
         code = subprocess.run(command, env=environment).returncode
         print(f"{what} {' '.join(which)}: exit code {code}, {time.monotonic() - start:.1f} s", flush=True)
@@ -130,6 +131,7 @@ def main() -> int:
     running.add_argument("--to", type=Path, required=True)
     running.add_argument("--device", default="cuda")
     running.add_argument("--mps", action="store_true", help="start NVIDIA's multi-process service first")
+    running.add_argument("--compiled", action="store_true", help="record passes and fuse their operations")
     running.add_argument("--limit-batches", type=int, help="to try it out")
     merging = commands.add_parser("merge")
     merging.add_argument("packs", type=Path, nargs="+")
@@ -138,7 +140,7 @@ def main() -> int:
     if given.command == "merge":
         merge(given.packs, given.to)
         return 0
-    return run(given.shared, given.seconds, given.to, given.device, given.mps, given.limit_batches)
+    return run(given.shared, given.seconds, given.to, given.device, given.mps, given.compiled, given.limit_batches)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from aetta.bench.cell import Cell, part
 from aetta.bench.recipes import shapes
 from aetta.bench.result import to_lines
 from aetta.bench.run import batch_count, build, provenance, run, stream
+from aetta.bench.sweep import Settings
 from aetta.bench.workspace import Workspace
 from aetta.data.published import sampling_order
 from aetta.errors import BadOption, DataError, UnknownName
@@ -37,6 +38,22 @@ def test_a_row_a_batch(workspace: Workspace) -> None:
 
 def test_the_same_cell_gives_the_same_bytes(workspace: Workspace) -> None:
     assert to_lines(run(SHORT, workspace)) == to_lines(run(SHORT, workspace))
+
+
+def test_a_compiled_run_says_so_and_has_the_same_rows_on_a_cpu(settings: Settings, workspace: Workspace) -> None:
+    compiled, plain = run(SHORT, replace(settings, compiled=True).workspace()), run(SHORT, workspace)
+    assert compiled.rows == plain.rows
+    assert (plain.provenance["device"], compiled.provenance["device"]) == ("cpu", "cpu, compiled")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+@pytest.mark.parametrize("method", ["tent", "eata", "sar", "cotta", "rotta", "sotta"])
+def test_a_compiled_run_on_a_gpu_differs_by_rounding(method: str, settings: Settings) -> None:
+    long = replace(SHORT, adapter=part(method), batches=6)
+    compiled, plain = (run(long, replace(settings, device="cuda", compiled=c).workspace()) for c in (True, False))
+    for one, other in zip(compiled.rows, plain.rows, strict=True):
+        assert one["accuracy"] == pytest.approx(other["accuracy"], abs=0.1)
+        assert one["estimates"] == pytest.approx(other["estimates"], abs=0.1)
 
 
 def test_estimators_change_no_prediction(workspace: Workspace) -> None:

@@ -41,6 +41,8 @@ def run(cell: Cell, workspace: Workspace, progress: Progress | None = None) -> R
     progress: Called after each batch with how many are done, and of how many.
     """
     monitor = build(cell, workspace)
+    if workspace.compiled:
+        monitor.compile()
     total = batch_count(cell, workspace)
     rows = []
     for batch in stream(cell, workspace):
@@ -109,7 +111,7 @@ def provenance(cell: Cell, workspace: Workspace) -> dict[str, Any]:
         "batch_size": cell.batch_size,
         "versions": {"aetta": __version__, "python": platform.python_version(), **_versions()},
         "predict_before_adapt": True,
-        "device": _device_name(workspace.device),
+        "device": _device_name(workspace.device) + (", compiled" if workspace.compiled else ""),
     }
 
 

@@ -48,15 +48,17 @@ class Settings:
 
     data, cache: The data folder, and the folder of decoded and corrupted images.
     device: "cpu", "cuda", "cuda:1", ...
+    compiled: Whether monitors are compiled: faster on a GPU, and other rounding.
     """
 
     data: Path | None
     cache: Path
     device: str = "cpu"
+    compiled: bool = False
 
     def workspace(self) -> Workspace:
         """A workspace of this process."""
-        return Workspace(self.data, self.cache, self.device)
+        return Workspace(self.data, self.cache, self.device, compiled=self.compiled)
 
 
 @dataclass(frozen=True, slots=True)

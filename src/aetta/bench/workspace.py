@@ -49,11 +49,12 @@ class Workspace:
     data: The data folder.
     cache: The folder of decoded and corrupted images.
     device: Where cells run.
+    compiled: Whether their monitors are compiled.
     """
 
-    def __init__(self, data: Path | None, cache: Path, device: str = "cpu") -> None:
+    def __init__(self, data: Path | None, cache: Path, device: str = "cpu", *, compiled: bool = False) -> None:
         self.data, self.cache = data, cache
-        self.device = torch.device(device)
+        self.device, self.compiled = torch.device(device), compiled
         if self.device.type == "cuda" and not torch.cuda.is_available():
             raise BadOption("--device cuda was asked for, but torch sees no GPU here; use --device cpu")
         self._clean: dict[str, LabelledImages] = {}

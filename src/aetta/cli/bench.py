@@ -40,6 +40,9 @@ def run(
         int | None, typer.Option(min=1, help="Cells at once; by default one for each core, or 4 on a GPU.")
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ...")] = "cpu",
+    compiled: Annotated[
+        bool, typer.Option(help="On a GPU, record passes and fuse their operations: faster, with other rounding.")
+    ] = False,
     seeds: Seeds = None,
     limit_batches: Batches = None,
     out: Out = DEFAULT_OUT,
@@ -65,7 +68,7 @@ def run(
     store = Store(out)
     store.sweep_away()
     jobs = jobs or (os.cpu_count() or 1 if device == "cpu" else 4)
-    settings = Settings(data or default_data(), cache or default_cache(), device)
+    settings = Settings(data or default_data(), cache or default_cache(), device, compiled)
     running, workspace = _engine(engine, settings, jobs, address), settings.workspace()
     missing = store.missing(cells)
     screen = console()
