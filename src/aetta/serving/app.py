@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.resources import files
 from typing import Any
 
@@ -61,108 +62,117 @@ def create_app(engine: Engine, table: Sequence[Route] | None = None) -> ASGIApp:
 
 def routes(engine: Engine) -> list[Route]:
     """Every route. Those that change something ask for the token; inference learns from whom the settings say."""
-    settings, reader = engine.settings, Reader(engine.settings.limits)
-    model = f"/v2/models/{settings.name}"
-    description = describe_routes(settings, __version__)
-    parser = ThreadPoolExecutor(1, "aetta-parse")  # one large JSON at a time: it takes many times its size
+    return [
+        _Route(path, _named(path, handler), methods=[method]) for method, path, handler in _Handlers(engine).table()
+    ]
 
-    async def live(request: Request) -> Response:
+
+class _Handlers:
+    """What answers each route."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine, self.settings, self.reader = engine, engine.settings, Reader(engine.settings.limits)
+        self.description = describe_routes(engine.settings, __version__)
+        self.parser = ThreadPoolExecutor(1, "aetta-parse")  # one large JSON at a time: it takes many times its size
+
+    def table(self) -> list[tuple[str, str, Handler]]:
+        """Method, path, handler."""
+        model = f"/v2/models/{self.settings.name}"
+        return [
+            ("GET", "/v2", self.server),
+            ("GET", "/v2/health/live", self.live),
+            ("GET", "/v2/health/ready", self.ready),
+            ("GET", model, self.describe),
+            ("GET", f"{model}/ready", self.ready),
+            ("POST", f"{model}/infer", self.infer),
+            ("GET", f"{model}/versions/1", self.describe),
+            ("GET", f"{model}/versions/1/ready", self.ready),
+            ("POST", f"{model}/versions/1/infer", self.infer),
+            ("GET", "/openapi.json", self.openapi),
+            ("GET", "/metrics", self.metrics),
+            ("GET", "/v1/estimate", self.estimate),
+            ("GET", "/v1/history", self.history),
+            ("GET", "/v1/audit", self.audit),
+            ("GET", "/v1/events", self.events),
+            ("GET", "/v1/snapshots", self.snapshots),
+            ("POST", "/v1/feedback", self.feedback),
+            *(("POST", f"/v1/{verb}", partial(self.obey, verb)) for verb in VERBS),
+            *(("GET", path, _file(*page)) for path, page in PAGE.items()),
+        ]
+
+    async def live(self, request: Request) -> Response:
         return JSONResponse({"live": True})
 
-    async def ready(request: Request) -> Response:
-        return JSONResponse({"ready": engine.ready}, 200 if engine.ready else 503)
+    async def ready(self, request: Request) -> Response:
+        return JSONResponse({"ready": self.engine.ready}, 200 if self.engine.ready else 503)
 
-    async def server(request: Request) -> Response:
+    async def server(self, request: Request) -> Response:
         return JSONResponse({"name": "aetta", "version": __version__, "extensions": ["binary_tensor_data"]})
 
-    async def describe(request: Request) -> Response:
-        return JSONResponse(metadata(settings, engine.classes))
+    async def describe(self, request: Request) -> Response:
+        return JSONResponse(metadata(self.settings, self.engine.classes))
 
-    async def openapi(request: Request) -> Response:
-        return JSONResponse(description)
+    async def openapi(self, request: Request) -> Response:
+        return JSONResponse(self.description)
 
-    async def infer(request: Request) -> Response:
-        async with reader.body(request) as body:
-            query = await read(body, request.headers.get(LENGTH_HEADER))
+    async def infer(self, request: Request) -> Response:
+        limit, token = self.settings.limits.answer, self.settings.token
+        async with self.reader.body(request) as body:
+            query = await self._read(body, request.headers.get(LENGTH_HEADER))
             try:
-                async with asyncio.timeout(settings.limits.answer):
-                    name, answer = await engine.infer(query, trusted=carries_token(request.headers, settings.token))
+                async with asyncio.timeout(limit):
+                    name, answer = await self.engine.infer(query, trusted=carries_token(request.headers, token))
             except TimeoutError:
-                raise busy(503, f"no answer within {settings.limits.answer:g} s", 5) from None
+                raise busy(503, f"no answer within {limit:g} s", 5) from None
         told = {"digested": answer.stamp.digested, "learns": answer.learns}
-        content, headers = render(query, answer.logits, model=settings.name, request_id=name, parameters=told)
+        content, headers = render(query, answer.logits, model=self.settings.name, request_id=name, parameters=told)
         return Response(content, headers=headers)
 
-    async def read(body: bytes, header_length: str | None) -> Query:
+    async def _read(self, body: bytes, header_length: str | None) -> Query:
         if len(body) <= SMALL or header_length is not None:
-            return parse(body, header_length, settings)
+            return parse(body, header_length, self.settings)
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(parser, parse, body, header_length, settings)
+        return await loop.run_in_executor(self.parser, parse, body, header_length, self.settings)
 
-    async def metrics(request: Request) -> Response:
+    async def metrics(self, request: Request) -> Response:
         from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-        engine.measure()
-        return Response(generate_latest(engine.exporter.registry), media_type=CONTENT_TYPE_LATEST)
+        self.engine.measure()
+        return Response(generate_latest(self.engine.exporter.registry), media_type=CONTENT_TYPE_LATEST)
 
-    async def estimate(request: Request) -> Response:
-        return JSONResponse(engine.estimate())
+    async def estimate(self, request: Request) -> Response:
+        return JSONResponse(self.engine.estimate())
 
-    async def history(request: Request) -> Response:
-        return JSONResponse({"rows": engine.history.since(_since(request))})
+    async def history(self, request: Request) -> Response:
+        return JSONResponse({"rows": self.engine.history.since(_since(request))})
 
-    async def audit(request: Request) -> Response:
-        return JSONResponse({"rows": engine.audit.since(_since(request))})
+    async def audit(self, request: Request) -> Response:
+        return JSONResponse({"rows": self.engine.audit.since(_since(request))})
 
-    async def snapshots(request: Request) -> Response:
-        return JSONResponse({"snapshots": engine.snapshots()})
+    async def snapshots(self, request: Request) -> Response:
+        return JSONResponse({"snapshots": self.engine.snapshots()})
 
-    async def events(request: Request) -> Response:
-        if engine.events.full:
-            raise busy(503, f"{settings.limits.streams} clients listen already", 30)
-        return StreamingResponse(_stream(engine), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+    async def events(self, request: Request) -> Response:
+        if self.engine.events.full:
+            raise busy(503, f"{self.settings.limits.streams} clients listen already", 30)
+        headers = {"Cache-Control": "no-store"}
+        return StreamingResponse(_stream(self.engine), media_type="text/event-stream", headers=headers)
 
-    async def feedback(request: Request) -> Response:
-        require_token(request.headers, settings.token)
-        async with reader.body(request) as body:
+    async def feedback(self, request: Request) -> Response:
+        require_token(request.headers, self.settings.token)
+        async with self.reader.body(request) as body:
             given = parse_object(body)
         name, labels = given.get("id"), given.get("labels")
         if not isinstance(name, str) or not isinstance(labels, list) or not all(type(n) is int for n in labels):
             raise Refused(400, "feedback is {'id': the id of a request, 'labels': a list of integers}")
-        right = engine.feedback.label(name, labels, classes=engine.classes)
+        right = self.engine.feedback.label(name, labels, classes=self.engine.classes)
         return JSONResponse({"right": right, "images": len(labels)}, 202)
 
-    def control(verb: str) -> Handler:
-        async def obey(request: Request) -> Response:
-            require_token(request.headers, settings.token)
-            async with reader.body(request) as body:
-                order = Order.of(verb, parse_object(body) if body else {})
-            return JSONResponse(await engine.order(order))
-
-        return obey
-
-    table: list[tuple[str, str, Handler]] = [
-        ("GET", "/v2", server),
-        ("GET", "/v2/health/live", live),
-        ("GET", "/v2/health/ready", ready),
-        ("GET", model, describe),
-        ("GET", f"{model}/ready", ready),
-        ("POST", f"{model}/infer", infer),
-        ("GET", f"{model}/versions/1", describe),
-        ("GET", f"{model}/versions/1/ready", ready),
-        ("POST", f"{model}/versions/1/infer", infer),
-        ("GET", "/openapi.json", openapi),
-        ("GET", "/metrics", metrics),
-        ("GET", "/v1/estimate", estimate),
-        ("GET", "/v1/history", history),
-        ("GET", "/v1/audit", audit),
-        ("GET", "/v1/events", events),
-        ("GET", "/v1/snapshots", snapshots),
-        ("POST", "/v1/feedback", feedback),
-        *(("POST", f"/v1/{verb}", control(verb)) for verb in VERBS),
-        *(("GET", path, _file(*page)) for path, page in PAGE.items()),
-    ]
-    return [_Route(path, _named(path, handler), methods=[method]) for method, path, handler in table]
+    async def obey(self, verb: str, request: Request) -> Response:
+        require_token(request.headers, self.settings.token)
+        async with self.reader.body(request) as body:
+            order = Order.of(verb, parse_object(body) if body else {})
+        return JSONResponse(await self.engine.order(order))
 
 
 class _Route(Route):
