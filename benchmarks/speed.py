@@ -227,7 +227,7 @@ def share_behind_first_site(model: nn.Module, pixels: int, device: str) -> float
 def interleaved(timed: Timed, repeats: int, device: str) -> dict[str, float]:
     """The median seconds of each, run in turns after a warm-up, in which passes are recorded where they are."""
     seconds: dict[str, list[float]] = {name: [] for name in timed}
-    for turn in range(-WARM_UP, repeats):
+    for turn in range(-WARM_UP if device == "cuda" else -1, repeats):
         for name, run in timed.items():
             synchronize(device)
             start = time.perf_counter()
