@@ -1,0 +1,134 @@
+"""Which runs there are, in the order in which their numbers are wanted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from aetta.data.published import CORRUPTIONS
+from benchmarks.flagship.data import GEOMETRIC, Domain
+
+EXTRA = ("speckle_noise", "gaussian_blur", "spatter", "saturate")
+METHODS = ("tent", "eata", "sar", "cotta", "rotta", "sotta")
+LONGEST_FIRST = ("cotta", "rotta", "sotta", "sar", "eata", "tent")
+MODEL = {"cifar10": "cifar10-resnet18", "tiny100": "tiny100-resnet18"}
+RATES = {"cifar10": (0.4, 0.2, 0.3, 0.5), "tiny100": (0.3, 0.2, 0.4, 0.5)}  # the published one first
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One run of one method over one stream.
+
+    kind: "views" records what anchors say of the stream; "raw" what a method says, and its dropout passes; "watch"
+        has all estimators watch; "repair" has one recovery repair.
+    domains: In their order.
+    batches: Of each domain.
+    rates: Dropout rates to record; ten passes at the first, five at the others.
+    rule: The recovery.
+    fully: Each domain is met by a new copy of the source.
+    keep: Of a "repair", also record what was said.
+    """
+
+    kind: str
+    data: str
+    method: str = "none"
+    model: str = ""
+    options: tuple[tuple[str, Any], ...] = ()
+    domains: tuple[Domain, ...] = field(repr=False)
+    batches: int
+    batch_size: int = 64
+    order: str = "shuffled"
+    seed: int = 0
+    rates: tuple[float, ...] = ()
+    rule: str = "none"
+    fully: bool = False
+    keep: bool = False
+
+    @property
+    def source(self) -> str:
+        """The name of the source model."""
+        return self.model or MODEL[self.data]
+
+    @property
+    def stream(self) -> str:
+        """The name of the stream, whatever runs over it."""
+        short = self.source.rsplit("-", 1)[1] if self.data == "cifar10" else "resnet18"
+        return f"{self.data}-{short}-{self.order}-{self.batch_size}-{len(self.domains)}x{self.batches}-s{self.seed}"
+
+    @property
+    def name(self) -> str:
+        """The name of its file."""
+        method = self.method + "".join(f"_{value:g}" for _, value in self.options)
+        setting = "-fully" if self.fully else ""
+        rule = f"-{self.rule}" if self.kind == "repair" else ""
+        return f"{self.kind}-{self.stream}{setting}-{method}{rule}"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def shifts(cells: list[Cell]) -> list[tuple[str, Domain]]:
+    """The domains the cells need, by data set, each once."""
+    needed = [(cell.data, domain) for cell in cells for domain in cell.domains if domain[0] != "clean"]
+    return list(dict.fromkeys(needed))
+
+
+def development(scale: int = 1) -> list[Cell]:
+    """Development on CIFAR-10, acceptance and recovery on Tiny-ImageNet-100: the four extra corruptions alone.
+
+    scale: Divides the batches of each domain, to try it out.
+    """
+    tents = [(("learning_rate", rate),) for rate in (1e-2, 1e-3, 1e-4)]
+    severities = (5, 3, 1)
+    extra = tuple((kind, severity) for severity in severities for kind in EXTRA)
+    moved = tuple((kind, 4) for kind in GEOMETRIC)
+    hard = tuple((kind, severity) for severity in (5, 3) for kind in EXTRA)
+    cifar = Cell(kind="raw", data="cifar10", domains=extra + moved, batches=max(1, 8 // scale))
+    tiny = Cell(kind="raw", data="tiny100", domains=hard, batches=max(1, 16 // scale))
+    clumped = [replace(cell, order="dirichlet") for cell in (cifar, tiny)]
+    small = [replace(cell, batch_size=16, batches=2 * cell.batches) for cell in (cifar, tiny)]
+    large = [replace(cell, batch_size=256, batches=max(1, cell.batches // 2)) for cell in (cifar, tiny)]
+    every = [cifar, tiny, *clumped, *small, *large]
+    found = [replace(cell, kind="views") for cell in every]
+    for cell in (tiny, cifar):
+        found += [replace(cell, method=method, rates=RATES[cell.data]) for method in LONGEST_FIRST]
+    found += [replace(cifar, method="tent", options=rate, rates=RATES["cifar10"]) for rate in tents if rate != tents[1]]
+    found += [replace(cifar, method="batch_norm", rates=(0.4,))]
+    repaired = replace(tiny, kind="repair")
+    for rule in ("anchor", "estimate_drop", "dist_shift", "anchor_free", "anchor_reset", "anchor_quick"):
+        methods = LONGEST_FIRST if rule in ("anchor", "estimate_drop", "dist_shift") else LONGEST_FIRST[1:]
+        found += [replace(repaired, method=method, rule=rule, keep=rule == "anchor") for method in methods]
+    for cell in clumped:
+        rates = RATES[cell.data][:1]
+        found += [replace(cell, method=method, rates=rates) for method in LONGEST_FIRST[1:]]
+    found += [replace(clumped[0], method="tent", options=tents[0], rates=RATES["cifar10"][:1])]
+    for cell in (*small, *large):
+        found += [replace(cell, method=method) for method in ("sotta", "tent", "eata")]
+    guarded = replace(cifar, kind="repair", rule="anchor")
+    found += [replace(guarded, method="tent", options=rate) for rate in tents[:2]]
+    found += [replace(guarded, method=method) for method in ("rotta", "sotta", "eata", "sar")]
+    older = replace(cifar, model="cifar10-resnet20")
+    found += [replace(older, kind="views")]
+    return found + [replace(older, method=method) for method in ("sotta", "rotta", "tent", "eata")]
+
+
+def final(images: int, *, seeds: tuple[int, ...] = (0, 1, 2), scale: int = 1) -> list[Cell]:
+    """The fifteen corruptions at severity 5: continual, fully, clumped, repaired; one seed after the other.
+
+    images: Of each corruption.
+    """
+    domains = tuple((kind, 5) for kind in CORRUPTIONS)
+    found: list[Cell] = []
+    for seed in seeds:
+        batches = max(1, images // 64 // scale)
+        both = [
+            Cell(kind="watch", data=data, domains=domains, batches=batches, seed=seed)
+            for data in ("tiny100", "cifar10")
+        ]
+        for method in LONGEST_FIRST:
+            found += [replace(cell, method=method) for cell in both]
+            rules = ("flagship", "estimate_drop", "dist_shift")
+            found += [replace(both[0], kind="repair", method=method, rule=rule) for rule in rules]
+        found += [replace(cell, method=method, fully=True) for method in LONGEST_FIRST for cell in both]
+        found += [replace(cell, method=method, order="dirichlet") for method in LONGEST_FIRST for cell in both]
+    return found
