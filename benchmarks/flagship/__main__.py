@@ -14,6 +14,7 @@ import json
 import sys
 import tarfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.flagship import cells
@@ -35,9 +36,11 @@ def main() -> int:
         wanted = cells.development(given.scale)
     else:
         wanted = cells.final(given.images, seeds=tuple(range(given.seeds)), scale=given.scale)
+    if given.model:
+        wanted = [replace(cell, model=given.model) for cell in wanted if given.model.startswith(cell.data)]
     wanted = [cell for cell in wanted if all(part in cell.name for part in given.only)]
     best = tuple((data, float(rate)) for data, rate in (text.split("=") for text in given.best_rate))
-    settings = Settings(given.archives, given.local, rows, given.device, until, best)
+    settings = Settings(given.archives, given.local, rows, given.device, until, best, given.limit)
     pairs = list(dict.fromkeys((cell.data, cell.source) for cell in wanted))
     with Pool(Worker, settings, given.jobs, until) as pool:
         pool.run("unpack", [("decode", data) for data in dict.fromkeys(data for data, _ in pairs)])
@@ -90,6 +93,8 @@ def _arguments() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--best-rate", nargs="*", default=[], help="cifar10=0.4 tiny100=0.5: AETTA's best, measured")
     parser.add_argument("--scale", type=int, default=1, help="divides the batches, to try it out")
+    parser.add_argument("--limit", type=int, help="no more batches of a cell, to try it out")
+    parser.add_argument("--model", help="another source model, to try it out")
     parser.add_argument("--only", nargs="*", default=[], help="parts of the names of cells")
     parser.add_argument("--files", type=int, default=7, help="how many packed files at most")
     return parser

@@ -86,24 +86,25 @@ def development(scale: int = 1) -> list[Cell]:
     cifar = Cell(kind="raw", data="cifar10", domains=extra + moved, batches=max(1, 8 // scale))
     tiny = Cell(kind="raw", data="tiny100", domains=hard, batches=max(1, 16 // scale))
     clumped = [replace(cell, order="dirichlet") for cell in (cifar, tiny)]
-    small = [replace(cell, batch_size=16, batches=2 * cell.batches) for cell in (cifar, tiny)]
-    large = [replace(cell, batch_size=256, batches=max(1, cell.batches // 2)) for cell in (cifar, tiny)]
-    every = [cifar, tiny, *clumped, *small, *large]
-    found = [replace(cell, kind="views") for cell in every]
+    other = [replace(cell, batch_size=16) for cell in (cifar, tiny)]
+    other += [replace(cell, batch_size=256, batches=max(1, cell.batches // 2)) for cell in (cifar, tiny)]
+    found = [replace(cell, kind="views") for cell in (tiny, cifar, *clumped)]
     for cell in (tiny, cifar):
         found += [replace(cell, method=method, rates=RATES[cell.data]) for method in LONGEST_FIRST]
     found += [replace(cifar, method="tent", options=rate, rates=RATES["cifar10"]) for rate in tents if rate != tents[1]]
-    found += [replace(cifar, method="batch_norm", rates=(0.4,))]
-    repaired = replace(tiny, kind="repair")
-    for rule in ("anchor", "estimate_drop", "dist_shift", "anchor_free", "anchor_reset", "anchor_quick"):
-        methods = LONGEST_FIRST if rule in ("anchor", "estimate_drop", "dist_shift") else LONGEST_FIRST[1:]
-        found += [replace(repaired, method=method, rule=rule, keep=rule == "anchor") for method in methods]
+    found += [replace(cifar, method="batch_norm", rates=RATES["cifar10"])]
     for cell in clumped:
         rates = RATES[cell.data][:1]
         found += [replace(cell, method=method, rates=rates) for method in LONGEST_FIRST[1:]]
     found += [replace(clumped[0], method="tent", options=tents[0], rates=RATES["cifar10"][:1])]
-    for cell in (*small, *large):
-        found += [replace(cell, method=method) for method in ("sotta", "tent", "eata")]
+    repaired = replace(tiny, kind="repair")
+    for rule in ("anchor", "estimate_drop", "dist_shift"):
+        found += [replace(repaired, method=method, rule=rule, keep=rule == "anchor") for method in LONGEST_FIRST]
+    found += [replace(repaired, method=method, rule="anchor_free") for method in LONGEST_FIRST[1:]]
+    for cell in other:
+        found += [replace(cell, kind="views"), *(replace(cell, method=method) for method in ("sotta", "tent"))]
+    for rule in ("anchor_quick", "anchor_reset"):
+        found += [replace(repaired, method=method, rule=rule) for method in LONGEST_FIRST[1:]]
     guarded = replace(cifar, kind="repair", rule="anchor")
     found += [replace(guarded, method="tent", options=rate) for rate in tents[:2]]
     found += [replace(guarded, method=method) for method in ("rotta", "sotta", "eata", "sar")]

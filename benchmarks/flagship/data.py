@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tarfile
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -30,7 +31,7 @@ ARCHIVES = {"cifar10": "cifar10-jpeg.tar.xz", "tiny100": "tiny-imagenet-val.tar.
 CLASSES = {"cifar10": 10, "tiny100": 100}
 HELD_OUT = {"cifar10": 200, "tiny100": 10}  # of each class, in file order: never part of a stream
 POOL = {"cifar10": 4000, "tiny100": 4000}  # images of the streams, as many of each class
-MODELS = {
+MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[tuple[float, ...], tuple[float, ...]]]] = {
     "cifar10-resnet18": (resnet.cifar_resnet18, CIFAR10_PIXELS),
     "cifar10-resnet20": (resnet.cifar_resnet20, CIFAR10_PIXELS),
     "tiny100-resnet18": (lambda: resnet.cifar_resnet18(100), TINY_PIXELS),
@@ -116,7 +117,9 @@ class Files:
         build, (mean, std) = MODELS[name]
         network = load_weights(build(), self.archives / f"{name}.safetensors")
         model = Normalized(network, mean=mean, std=std).to(device).eval()
-        return model.to(memory_format=torch.channels_last) if device.type == "cuda" else model
+        if device.type == "cuda":
+            model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return model
 
     def _path(self, data: str, domain: Domain) -> Path:
         return self.local / f"{data}-{domain[0]}-{domain[1]}.npy"

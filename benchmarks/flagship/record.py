@@ -48,6 +48,7 @@ class Settings:
     device: str
     until: float
     best_rate: tuple[tuple[str, float], ...] = ()
+    limit: int | None = None
 
 
 class Worker:
@@ -85,12 +86,19 @@ class Worker:
 
     def _numbers(self, data: str, model: str) -> None:
         """The source numbers, and the accuracy on what is held out; and whether the library computes anything."""
+        target = self.settings.out / f"numbers-{model}.json"
+        if target.is_file():
+            return
         images, labels = self.files.held_out(data, self.device)
         found = calibrate(self.source(model), images, labels)
         right = [self._right(self.source(model), images[part], labels[part]) for part in _parts(len(images))]
-        numbers = {"scale": found.scale, "slope": found.slope, "held_out_accuracy": sum(right) / len(images)}
-        numbers |= {"images": len(images), "device": _device_name(self.device), "torch": torch.__version__}
-        _write(self.settings.out / f"numbers-{model}.json", json.dumps(numbers))
+        numbers: dict[str, Any] = {
+            "scale": found.scale,
+            "slope": found.slope,
+            "held_out_accuracy": sum(right) / len(images),
+        }
+        numbers |= {"images": len(images), "device": _device_name(self.device), "torch": str(torch.__version__)}
+        _write(target, json.dumps(numbers))
 
     @torch.no_grad()
     def _right(self, model: nn.Module, images: Tensor, labels: Tensor) -> int:
@@ -110,11 +118,13 @@ class Worker:
         """The number of the domain, its name, images in [0, 1], labels; it ends early when there is no more time."""
         labels = self.files.labels(cell.data)
         streams = self.places(cell)
+        done = 0
         for number, (domain, parts) in enumerate(zip(cell.domains, streams, strict=True)):
             images = self.files.domain(cell.data, domain, self.device)
             for part in parts:
-                if time.time() > self.settings.until:
+                if time.time() > self.settings.until or done == self.settings.limit:
                     return
+                done += 1
                 batch = images[part.to(images.device)].float().div_(255)
                 if self.device.type == "cuda":
                     batch = batch.contiguous(memory_format=torch.channels_last)
@@ -152,30 +162,36 @@ class Worker:
         return len(taken["domain"]), len(taken["domain"]) == total
 
     def _run(self, cell: Cell) -> tuple[int, bool]:
-        rows, index, total = [], 0, sum(map(len, self.places(cell)))
+        rows: list[dict[str, Any]] = []
         taken: dict[str, list[Any]] = {}
-        monitor, known, current = None, None, -1
+        total = sum(map(len, self.places(cell)))
+        known = Known(self, cell, 0)
+        monitor, current = known.monitor(taken), 0
         for number, domain, images, labels in self.batches(cell):
-            if monitor is None or (cell.fully and number != current):
-                known = Known(self, cell, number)
-                monitor = known.monitor(taken)
-            if number != current and rows:
+            if number != current:
+                current = number
                 self._flush(cell, rows)
-            current = number
+                if cell.fully:
+                    known = Known(self, cell, number)
+                    monitor = known.monitor(taken)
             begun = time.perf_counter()
             step = monitor(images, labels=labels, domain=domain)
             seconds = time.perf_counter() - begun
-            rows.append(_row(index, step, seconds, known.cot(step) if cell.kind == "watch" else None))
-            index += 1
-        if cell.kind in ("raw", "watch", "repair"):
-            self._flush(cell, rows, getattr(monitor.recovery, "audit", None) if monitor is not None else None)
+            rows.append(_row(len(rows), step, seconds, known.cot(step) if cell.kind == "watch" else None))
+        self._flush(cell, rows, getattr(monitor.recovery, "audit", ()))
         if taken:
-            _save(self.settings.out / f"{cell.name}.npz", {**taken, **(known.source_logits() if known else {})})
-        return index, index == total
+            _save(self.settings.out / f"{cell.name}.npz", taken | known.source_logits())
+        return len(rows), len(rows) == total
 
-    def _flush(self, cell: Cell, rows: list[dict[str, Any]], audit: Any = None) -> None:
-        head = {"cell": cell.name, "rule": cell.rule, "method": cell.method, "data": cell.data, "order": cell.order}
-        head |= {"seed": cell.seed, "fully": cell.fully, "batch_size": cell.batch_size, "audit": list(audit or [])}
+    def _flush(self, cell: Cell, rows: list[dict[str, Any]], audit: Any = ()) -> None:
+        head: dict[str, Any] = {
+            "cell": cell.name,
+            "rule": cell.rule,
+            "method": cell.method,
+            "data": cell.data,
+            "order": cell.order,
+        }
+        head |= {"seed": cell.seed, "fully": cell.fully, "batch_size": cell.batch_size, "audit": list(audit)}
         lines = [json.dumps(line, separators=(",", ":")) for line in [head, *rows]]
         _write(self.settings.out / f"{cell.name}.jsonl", "\n".join(lines) + "\n")
 
@@ -323,7 +339,8 @@ def _take(taken: dict[str, list[Any]], name: str, value: Tensor) -> None:
 def _save(path: Path, taken: dict[str, list[Any]]) -> None:
     """Arrays whose batches are of one size, stacked."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.npz")
-    np.savez(partial, **{name: np.stack(parts) for name, parts in taken.items()})
+    arrays: Any = {name: np.stack(parts) for name, parts in taken.items()}
+    np.savez(partial, **arrays)
     os.replace(partial, path)
 
 
