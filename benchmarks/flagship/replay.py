@@ -1,0 +1,221 @@
+"""Judge estimators on recorded runs, without a GPU: the real classes, given what was recorded for what they would ask.
+
+    python -m benchmarks.flagship.replay FOLDER [--only PART ...]
+
+FOLDER holds the unpacked arrays and rows of a development run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from aetta._types import Estimate
+from aetta.estimators import AnchorScore, Atc, Cot, DoC, SoftmaxScore
+from aetta.estimators.base import Estimator
+from aetta.estimators.calibration import Calibration, odds, partners, temperature_for
+from aetta.nn.agreement import robust_error, skew
+from aetta.nn.calibration import fit_temperature
+from aetta.nn.functional import confidence
+from aetta.probe import Probe
+from benchmarks.flagship.record import COT_EVERY
+
+Batch = dict[str, Tensor]
+Row = tuple[float, float, float]  # estimate, low, high
+MODELS = {"cifar10-resnet18": "cifar10-resnet18", "cifar10-resnet20": "cifar10-resnet20", "tiny100": "tiny100-resnet18"}
+
+
+class Run:
+    """A recorded run, with what the anchors say of its stream.
+
+    folder: With the unpacked files.
+    name: Of the run: "raw-..." or "repair-...".
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.name = name
+        self.stream = name.split("-", 1)[1].rsplit("-s0-", 1)[0] + "-s0"
+        self.said = _arrays(folder / f"{name}.npz")
+        self.seen = _arrays(folder / f"views-{self.stream}-none.npz")
+        numbers = json.loads((folder / f"numbers-{self.model}.json").read_text())
+        self.calibration = Calibration(numbers["scale"], numbers["slope"])
+        count = len(self.said["served"])
+        self.labels = self.seen["labels"][:count].long()
+        self.domains = self.seen["domain"][:count].long().tolist()
+        right = self.said["served"].argmax(2) == self.labels
+        self.truth = right.double().mean(1).numpy()
+
+    @property
+    def model(self) -> str:
+        """The name of the source model."""
+        return next(model for start, model in MODELS.items() if self.stream.startswith(start))
+
+    @property
+    def data(self) -> str:
+        """The name of the data set."""
+        return self.model.split("-")[0]
+
+    def __iter__(self) -> Iterator[Batch]:
+        for index in range(len(self.truth)):
+            views = {name: value[index] for name, value in self.seen.items()}
+            yield {**views, **{n: v[index] for n, v in self.said.items() if len(v) == len(self.truth)}}
+
+    def held_out(self) -> tuple[Tensor, Tensor]:
+        """What the adapter said of held-out source images, and their labels."""
+        return self.said["held_out_logits"].flatten(0, -2).float(), self.said["held_out_labels"].flatten().long()
+
+    @property
+    def floor(self) -> float:
+        """The error of a constant that knows the mean accuracy of each domain."""
+        means = {d: self.truth[np.array(self.domains) == d].mean() for d in set(self.domains)}
+        return float(np.mean([abs(t - means[d]) for t, d in zip(self.truth, self.domains, strict=True)]))
+
+
+class Replayed(AnchorScore):
+    """The real estimator, whose anchor has answered before.
+
+    views: Which recorded anchors stand for the one with statistics of the batch, and the remembered one.
+    """
+
+    def __init__(self, *, views: tuple[str, str] = ("anchor", "remembered"), **options: Any) -> None:
+        super().__init__(nn.Identity(), **options)
+        self.views = views
+        self.batch: Batch = {}
+
+    def judge(self, batch: Batch) -> Estimate:
+        """The estimate of a recorded batch."""
+        self.batch = batch
+        self.anchor = lambda images, remembered: batch[self.views[remembered]].float()  # type: ignore[assignment]
+        return self.observe(probe_of(batch))
+
+    def _mix(self, probe: Probe, labels: Tensor) -> None:
+        telling = labels != partners(labels)
+        if int(telling.sum()) < 16:
+            return
+        logits = self.batch["mixture"][telling].double()
+        agreement = float((logits.argmax(1) == labels[telling]).double().mean())
+        point = math.log(odds(float(confidence(logits).mean()))), math.log(temperature_for(logits, agreement))
+        self.mixture.add(torch.tensor(point, dtype=torch.float64), len(logits))
+
+
+def probe_of(batch: Batch) -> Probe:
+    """A recorded batch as estimators see it that look at no image."""
+    logits = batch["served"].float()
+    probe = Probe(nn.Identity(), logits, logits)
+    probe.__dict__["by_batch"] = bool(batch["by_batch"])
+    return probe
+
+
+def plain(estimator: Estimator) -> Callable[[Batch], Estimate]:
+    """An estimator that looks at the served logits alone."""
+    return lambda batch: estimator.observe(probe_of(batch))
+
+
+class ReplayedAetta:
+    """AETTA's estimate from recorded dropout passes."""
+
+    def __init__(self, rate: float, passes: int) -> None:
+        self.rate, self.passes = rate, passes
+        self.error: float | None = None
+
+    def __call__(self, batch: Batch) -> Estimate:
+        mean = batch[f"mean_{self.rate:g}"].float()
+        disagreement = 1 - float(batch[f"agree_{self.rate:g}"].double().mean()) / self.passes
+        draws = self.passes * len(batch["served"])
+        raw = robust_error(disagreement, skew(mean, floor=1e-6), 3.0, classes=len(mean), draws=draws)
+        self.error = disagreement if self.error is None else self.error
+        self.error = 0.6 * self.error + 0.4 * raw
+        return Estimate(1 - min(1.0, max(0.0, self.error)))
+
+
+def estimators_of(run: Run) -> Mapping[str, Callable[[Batch], Estimate]]:
+    """All that can be judged on a run."""
+    logits, labels = run.held_out()
+    temperature = fit_temperature(logits, labels)
+    found: dict[str, Callable[[Batch], Estimate]] = {
+        "flagship": Replayed(calibration=run.calibration).judge,
+        "flagship_free": Replayed().judge,
+        "softmax_2": plain(SoftmaxScore()),
+        "softmax_held_out": plain(SoftmaxScore(temperature=temperature)),
+        "atc": plain(Atc(logits, labels)),
+        "doc": plain(DoC(logits, labels)),
+    }
+    rates = [float(name.removeprefix("agree_")) for name in run.said if name.startswith("agree_")]
+    found |= {f"aetta_{rate:g}": ReplayedAetta(rate, 5 if place else 10) for place, rate in enumerate(rates)}
+    return found
+
+
+def judged(run: Run) -> dict[str, list[Row]]:
+    """The estimates of each estimator, batch by batch."""
+    estimators = estimators_of(run)
+    found: dict[str, list[Row]] = {name: [] for name in estimators}
+    for batch in run:
+        for name, judge in estimators.items():
+            e = judge(batch)
+            found[name].append((e.accuracy, e.low, e.high))
+    return found
+
+
+def cot(run: Run) -> tuple[float, float]:
+    """COT's error and bias, on some batches alone: it is exact, and slow."""
+    every, served = COT_EVERY[run.data], run.said["served"].float()
+    logits, labels = run.held_out()
+    temperature = fit_temperature(logits, labels)
+    window = -(-256 // served.shape[1])
+    errors = []
+    for index in range(window + every - 1, len(served), every):
+        estimator = Cot(temperature=temperature)
+        estimator.recent.extend((z.double() / temperature).softmax(1) for z in served[index - window : index])
+        errors.append(estimator.observe(Probe(nn.Identity(), served[index], served[index])).accuracy - run.truth[index])
+    return float(np.abs(errors).mean()), float(np.mean(errors))
+
+
+def summary(truth: np.ndarray[Any, Any], rows: list[Row]) -> tuple[float, float, float]:
+    """Error, bias, and how often the truth is in the interval."""
+    values = np.array(rows)
+    off = values[:, 0] - truth
+    inside = (values[:, 1] - 1e-9 <= truth) & (truth <= values[:, 2] + 1e-9)
+    return float(np.abs(off).mean()), float(off.mean()), float(inside.mean())
+
+
+def _arrays(path: Path) -> dict[str, Tensor]:
+    with np.load(path) as found:
+        return {name: torch.from_numpy(found[name]) for name in found.files}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--cot", action="store_true", help="also COT, which takes minutes")
+    given = parser.parse_args()
+    for path in sorted(given.folder.glob("r*.npz")):
+        if not all(part in path.name for part in given.only):
+            continue
+        run = Run(given.folder, path.stem)
+        print(f"\n{run.name}: accuracy {run.truth.mean():.3f}, anchor {_anchor(run):.3f}, floor {100 * run.floor:.2f}")
+        for name, rows in judged(run).items():
+            error, bias, inside = summary(run.truth, rows)
+            print(f"  {name:18} error {100 * error:6.2f}  bias {100 * bias:+7.2f}  inside {100 * inside:5.1f} %")
+        if given.cot:
+            error, bias = cot(run)
+            print(f"  {'cot':18} error {100 * error:6.2f}  bias {100 * bias:+7.2f}")
+    return 0
+
+
+def _anchor(run: Run) -> float:
+    right = run.seen["anchor"][: len(run.truth)].argmax(2) == run.labels
+    return float(right.double().mean())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
