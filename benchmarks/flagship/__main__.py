@@ -21,7 +21,7 @@ from benchmarks.flagship import cells
 from benchmarks.flagship.pool import Pool
 from benchmarks.flagship.record import Settings, Worker
 
-PART = 14 * 2**20  # bytes of a packed file
+PART = 31 * 2**19  # bytes of a packed file
 PACKING = 6.0  # seconds
 
 

@@ -87,7 +87,7 @@ def development(scale: int = 1) -> list[Cell]:
     tiny = Cell(kind="raw", data="tiny100", domains=hard, batches=max(1, 16 // scale))
     clumped = [replace(cell, order="dirichlet") for cell in (cifar, tiny)]
     other = [replace(cell, batch_size=16) for cell in (cifar, tiny)]
-    other += [replace(cell, batch_size=256, batches=max(1, cell.batches // 2)) for cell in (cifar, tiny)]
+    other += [replace(cell, batch_size=256, batches=max(1, cell.batches // 4)) for cell in (cifar, tiny)]
     found = [replace(cell, kind="views") for cell in (tiny, cifar, *clumped)]
     for cell in (tiny, cifar):
         found += [replace(cell, method=method, rates=RATES[cell.data]) for method in LONGEST_FIRST]

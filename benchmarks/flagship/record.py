@@ -306,7 +306,8 @@ class Taken(Estimator):
 
     def observe(self, probe: Probe) -> Estimate:
         _take(self.taken, "served", probe.logits)
-        _take(self.taken, "served_flipped", probe.predict(probe.images.flip(-1)))
+        if self.rates:
+            _take(self.taken, "served_flipped", probe.predict(probe.images.flip(-1)))
         self.taken.setdefault("by_batch", []).append(np.array(probe.by_batch))
         for place, rate in enumerate(self.rates):
             runs = probe.dropout(5 if place else 10, rate)
