@@ -36,6 +36,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[tuple[float, ...], tuple[
     "cifar10-resnet20": (resnet.cifar_resnet20, CIFAR10_PIXELS),
     "tiny100-resnet18": (lambda: resnet.cifar_resnet18(100), TINY_PIXELS),
 }
+SLOTS = 10
 GEOMETRIC = ("rotation", "scale", "translation")
 
 
@@ -145,7 +146,8 @@ def places(
 ) -> list[list[Tensor]]:
     """For each domain, the batches: which images of the pool.
 
-    order: "shuffled", as published, the same for each domain; or "dirichlet", clumped as 0.1 makes them.
+    order: "shuffled", as published, the same for each domain; or "dirichlet", clumped as 0.1 makes them, in ten slots
+        also for a hundred classes: in as many slots as classes, a stream this short would hardly be clumped.
     """
     drawn = sampling_order(len(labels), seed, drop=1)[: batches * batch_size]
     if order == "shuffled":
@@ -154,7 +156,7 @@ def places(
     dummy = torch.zeros(len(drawn), 1, 1, 1, dtype=torch.uint8)
     data = from_arrays(dummy, chosen, classes=int(labels.max()) + 1)
     found: dict[str, list[Tensor]] = {f"{kind} {severity}": [] for kind, severity in domains}
-    arranged = dirichlet(dict.fromkeys(found, data), concentration=0.1, batch_size=batch_size, seed=seed)
+    arranged = dirichlet(dict.fromkeys(found, data), concentration=0.1, slots=SLOTS, batch_size=batch_size, seed=seed)
     for pick in arranged.picks():
         found[str(pick.domain)].append(drawn[pick.parts[0].indices])
     return [[part for part in parts if len(part) == batch_size] for parts in found.values()]
