@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -22,10 +21,9 @@ from torch import Tensor, nn
 from aetta._types import Estimate
 from aetta.estimators import AnchorScore, Atc, Cot, DoC, SoftmaxScore
 from aetta.estimators.base import Estimator
-from aetta.estimators.calibration import Calibration, odds, partners, temperature_for
+from aetta.estimators.calibration import Calibration
 from aetta.nn.agreement import robust_error, skew
 from aetta.nn.calibration import fit_temperature
-from aetta.nn.functional import confidence
 from aetta.probe import Probe
 from benchmarks.flagship.record import COT_EVERY
 
@@ -97,14 +95,8 @@ class Replayed(AnchorScore):
         self.anchor = lambda images, remembered: batch[self.views[remembered]].float()  # type: ignore[assignment]
         return self.observe(probe_of(batch))
 
-    def _mix(self, probe: Probe, labels: Tensor) -> None:
-        telling = labels != partners(labels)
-        if int(telling.sum()) < 16:
-            return
-        logits = self.batch["mixture"][telling].double()
-        agreement = float((logits.argmax(1) == labels[telling]).double().mean())
-        point = math.log(odds(float(confidence(logits).mean()))), math.log(temperature_for(logits, agreement))
-        self.mixture.add(torch.tensor(point, dtype=torch.float64), len(logits))
+    def _by_batch(self, images: Tensor, *, mix: bool) -> Tensor:
+        return self.batch["mixture" if mix else "anchor"].float()
 
 
 def probe_of(batch: Batch) -> Probe:
