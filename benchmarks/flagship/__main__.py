@@ -1,10 +1,23 @@
 """Record the experiments on one machine, within a time: several processes share its device.
 
-    python -m benchmarks.flagship dev --archives DATA --local FAST_DISK --out "$OUT" --budget-seconds 140
-    python -m benchmarks.flagship test --archives DATA --local FAST_DISK --out "$OUT" --budget-seconds 370
+    python -m benchmarks.flagship dev --archives DATA --local FAST_DISK --out OUT --budget-seconds 140
 
-Rows are written as they come, arrays when a run ends; at the end everything is packed into a few files. Run again with
-the same folders, it goes on with what is not finished.
+The test, in calls that each may be on a fresh machine, until the last line it prints says that all is done:
+
+    python -m benchmarks.flagship test --archives DATA --local FAST_DISK --out OUT --jobs 12 --budget-seconds 550 \\
+        --images 1024 --seeds 3 --best-rate tiny100=0.4 --resume BROUGHT_BACK
+
+DATA holds the archives and the weights (`benchmarks.flagship.data`). Each call packs its rows, those it was given
+included, into OUT/rows.tar.xz: bring that back and give its folder to the next call as --resume. One H200 needs about
+three calls for three seeds (1,024 images of each of fifteen corruptions; 162 runs). The seeds come one after the other,
+so that what is there when time is short is whole; a run is begun if it is expected to end in time. If the machine is
+faster or slower than `cells.PACE` says, give --pace: 0.5 for twice as fast, as --graphs may make it.
+
+Then
+
+    python -m benchmarks.flagship.tables OUT/rows.tar.xz
+
+prints all tables. Nothing of what is tested may be changed after the first call.
 """
 
 from __future__ import annotations
@@ -21,6 +34,7 @@ from benchmarks.flagship import cells
 from benchmarks.flagship.pool import Pool
 from benchmarks.flagship.record import Settings, Worker
 
+ROWS = "rows.tar.xz"
 PART = 31 * 2**19  # bytes of a packed file
 PACKING = 6.0  # seconds
 
@@ -32,6 +46,9 @@ def main() -> int:
     rows = given.local / f"rows-{given.what}"
     for folder in (given.local, rows, given.out):
         folder.mkdir(parents=True, exist_ok=True)
+    for folder in given.resume:
+        with tarfile.open(folder / ROWS) as archive:
+            archive.extractall(rows, filter="data")
     if given.what == "dev":
         wanted = cells.development(given.scale)
     else:
@@ -40,7 +57,8 @@ def main() -> int:
         wanted = [replace(cell, model=given.model) for cell in wanted if given.model.startswith(cell.data)]
     wanted = [cell for cell in wanted if all(part in cell.name for part in given.only)]
     best = tuple((data, float(rate)) for data, rate in (text.split("=") for text in given.best_rate))
-    settings = Settings(given.archives, given.local, rows, given.device, until, best, given.limit)
+    pace = given.pace if given.what == "test" else 0.0
+    settings = Settings(given.archives, given.local, rows, given.device, until, best, given.limit, pace, given.graphs)
     pairs = list(dict.fromkeys((cell.data, cell.source) for cell in wanted))
     with Pool(Worker, settings, given.jobs, until) as pool:
         pool.run("unpack", [("decode", data) for data in dict.fromkeys(data for data, _ in pairs)])
@@ -54,8 +72,8 @@ def main() -> int:
 
 def _pack(rows: Path, out: Path, files: int, names: list[str]) -> None:
     """Everything small into one archive, the arrays into a few more, in the order in which they are wanted."""
-    with tarfile.open(out / "rows.tar.xz", "w:xz", preset=1) as archive:
-        for path in sorted([*rows.glob("*.jsonl"), *rows.glob("*.json")]):
+    with tarfile.open(out / ROWS, "w:xz", preset=1) as archive:
+        for path in sorted([*rows.glob("*.jsonl"), *rows.glob("*.json"), *rows.glob("*.done")]):
             archive.add(path, path.name)
     bins: list[list[Path]] = []
     room: list[int] = []
@@ -88,6 +106,11 @@ def _arguments() -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, required=True, help="where the packed results go")
     parser.add_argument("--jobs", type=int, default=10)
     parser.add_argument("--device", default="cuda")
+    parser.add_argument("--resume", type=Path, nargs="*", default=[], help=f"folders with the {ROWS} of earlier calls")
+    parser.add_argument(
+        "--pace", type=float, default=1.0, help="how long runs take, as a multiple of what was measured"
+    )
+    parser.add_argument("--graphs", action="store_true", help="record passes as CUDA graphs: faster, other rounding")
     parser.add_argument("--budget-seconds", type=float, default=140)
     parser.add_argument("--images", type=int, default=2048, help="of each corruption, in the test")
     parser.add_argument("--seeds", type=int, default=3)

@@ -16,8 +16,9 @@ Work = Callable[[Any], str]  # does a task, and says in a line what came of it
 class Pool:
     """Workers that live as long as the `with` block.
 
-    start: Called in each worker with `settings`; what it returns does the tasks.
-    until: After this time no task is begun (time.time).
+    start: Called in each worker with `settings`; what it returns does the tasks. If it has a method `seconds`, that says
+        how long a task is expected to take.
+    until: No task is begun that is expected to last longer (time.time).
     """
 
     def __init__(self, start: Callable[[Any], Work], settings: Any, jobs: int, until: float) -> None:
@@ -63,8 +64,9 @@ class Pool:
 def _work(start: Callable[[Any], Work], settings: Any, tasks: Any, done: Any, until: float) -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     work = start(settings)
+    seconds: Callable[[Any], float] = getattr(work, "seconds", lambda _task: 0.0)
     while (task := tasks.get()) is not None:
-        if time.time() > until:
+        if time.time() + seconds(task) > until:
             done.put("")
             continue
         begun = time.time()

@@ -1,14 +1,16 @@
 """Judge estimators on recorded runs, without a GPU: the real classes, given what was recorded for what they would ask.
 
-    python -m benchmarks.flagship.replay FOLDER [--only PART ...]
+    python -m benchmarks.flagship.replay FOLDER ... [--only PART ...] [--cot] [--rows FILE]
 
-FOLDER holds the unpacked arrays and rows of a development run.
+A FOLDER holds the unpacked arrays and rows of a development run. --rows writes what comes out, batch by batch, as the
+test writes it, for `benchmarks.flagship.tables`; and the rows of runs that were repaired, as they are.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -18,14 +20,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from aetta._types import Estimate
+from aetta import Source
+from aetta._types import Estimate, Step
 from aetta.estimators import AnchorScore, Atc, Cot, DoC, SoftmaxScore
 from aetta.estimators.base import Estimator
 from aetta.estimators.calibration import Calibration
 from aetta.nn.agreement import robust_error, skew
 from aetta.nn.calibration import fit_temperature
 from aetta.probe import Probe
+from aetta.recovery import AnchorGuard
+from aetta.recovery.anchor_guard import both
 from benchmarks.flagship.record import COT_EVERY
+from benchmarks.flagship.tables import pack
 
 Batch = dict[str, Tensor]
 Row = tuple[float, float, float]  # estimate, low, high
@@ -55,7 +61,12 @@ class Run:
     @property
     def model(self) -> str:
         """The name of the source model."""
-        return next(model for start, model in MODELS.items() if self.stream.startswith(start))
+        return model_of(self.stream)
+
+    @property
+    def method(self) -> str:
+        """What adapted, with its option."""
+        return self.name.rsplit("-s0-", 1)[1]
 
     @property
     def data(self) -> str:
@@ -157,6 +168,37 @@ def judged(run: Run) -> dict[str, list[Row]]:
     return found
 
 
+def answered(run: Run) -> dict[str, list[float]]:
+    """How often the anchor is right, and what `AnchorGuard` would have answered with it, had nothing been repaired."""
+    estimator, adapter = Replayed(calibration=run.calibration), Source(nn.Identity())
+    guard = AnchorGuard(limit=math.inf)
+    found: dict[str, list[float]] = {"anchor": [], "together": []}
+    for index, (batch, labels) in enumerate(zip(run, run.labels, strict=True)):
+        own, anchor = batch["served"].float(), batch["anchor"].float()
+        answer = both(anchor, own, guard.health, guard.temperature) if guard.together else own
+        for name, logits in (("anchor", anchor), ("together", answer)):
+            found[name].append(float((logits.argmax(1) == labels).double().mean()))
+        guard.recover(adapter, Step(index, own, {"flagship": estimator.judge(batch)}))
+    return found
+
+
+def rows_of(run: Run) -> list[dict[str, Any]]:
+    """What the test would have written of this run: a head, then batch by batch. Only the flagship keeps its interval."""
+    data, _, order, size, *_ = run.stream.split("-")
+    head = {"cell": run.name, "data": data, "order": order, "batch_size": int(size), "model": run.model}
+    rows: list[dict[str, Any]] = [
+        {"i": index, "domain": domain, "accuracy": round(float(truth), 5)}
+        for index, (domain, truth) in enumerate(zip(run.domains, run.truth, strict=True))
+    ]
+    for name, estimates in judged(run).items():
+        for row, estimate in zip(rows, estimates, strict=True):
+            row[name] = [round(value, 4) for value in estimate[: 3 if name.startswith("flagship") else 1]]
+    for name, rights in answered(run).items():
+        for row, right in zip(rows, rights, strict=True):
+            row[f"{name}_right"] = round(right, 5)
+    return [head | {"method": run.method, "rule": "none", "fully": False, "seed": 0}, *rows]
+
+
 def cot(run: Run) -> tuple[float, float]:
     """COT's error and bias, on some batches alone: it is exact, and slow."""
     every, served = COT_EVERY[run.data], run.said["served"].float()
@@ -186,14 +228,22 @@ def _arrays(path: Path) -> dict[str, Tensor]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--cot", action="store_true", help="also COT, which takes minutes")
+    parser.add_argument("--rows", type=Path, help="write them here, as .tar.xz, instead of printing")
     given = parser.parse_args()
-    for path in sorted(given.folder.glob("r*.npz")):
-        if not all(part in path.name for part in given.only):
-            continue
-        run = Run(given.folder, path.stem)
+    runs = [
+        Run(folder, path.stem)
+        for folder in given.folders
+        for path in sorted(folder.glob("r*.npz"))
+        if all(part in path.name for part in given.only)
+    ]
+    if given.rows:
+        found = {run.name: rows_of(run) for run in runs if run.name.startswith("raw")}
+        pack(given.rows, found | {path.stem: _repaired(path) for folder in given.folders for path in _complete(folder)})
+        return 0
+    for run in runs:
         print(f"\n{run.name}: accuracy {run.truth.mean():.3f}, anchor {_anchor(run):.3f}, floor {100 * run.floor:.2f}")
         for name, rows in judged(run).items():
             error, bias, inside = summary(run.truth, rows)
@@ -202,6 +252,21 @@ def main() -> int:
             error, bias = cot(run)
             print(f"  {'cot':18} error {100 * error:6.2f}  bias {100 * bias:+7.2f}")
     return 0
+
+
+def _complete(folder: Path) -> list[Path]:
+    """The rows of runs that were repaired to the end."""
+    return sorted(path for path in folder.glob("repair-*.jsonl") if path.with_suffix(".done").exists())
+
+
+def _repaired(path: Path) -> list[dict[str, Any]]:
+    head, *rows = [json.loads(line) for line in path.read_text().splitlines()]
+    return [head | {"model": model_of(path.stem.split("-", 1)[1])}, *rows]
+
+
+def model_of(stream: str) -> str:
+    """The name of the source model that a stream was for."""
+    return next(model for start, model in MODELS.items() if stream.startswith(start))
 
 
 def _anchor(run: Run) -> float:

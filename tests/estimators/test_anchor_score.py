@@ -6,7 +6,6 @@ from torch import nn
 
 from aetta import AnchorScore, Monitor, Tent, testing
 from aetta.errors import BadOption
-from aetta.estimators.anchor_score import WORSE
 from aetta.estimators.calibration import Calibration, calibrate, temperature_for
 from aetta.probe import Probe
 
@@ -24,7 +23,7 @@ def test_a_label_the_anchor_disputes_counts_half_of_what_either_model_prefers():
     estimate = AnchorScore(nn.Identity(), calibration=1.0, mixtures=0.0).observe(served(adapted, anchor))
     sure, other = torch.tensor([2.0, 0.0]).softmax(0).tolist()
     excess = (sure - other) / 20 / other  # of the anchor's errors
-    health = 1 - (excess / WORSE) ** 2
+    health = 1 - excess
     theirs = torch.tensor([1.0, 0.0]).softmax(0)
     disputed = other + health * (sure - other + float(theirs[0] - theirs[1])) / 2
     assert estimate.accuracy == pytest.approx((19 * sure + disputed) / 20)

@@ -24,7 +24,7 @@ UNMEASURED = Calibration(scale=4.0, slope=0.5)  # until the first mixture
 SLOPE = 0.25  # of the calibration that is found without labels
 MIXTURE_EVERY = 4
 FEWEST = 16  # images of a batch for its mixtures to say something
-SKEWED, WORSE = 0.5, 0.5  # the imbalance, and the gap, at which the adapted model is not trusted at all
+SKEWED = 0.5  # the imbalance at which the adapted model is not trusted at all
 CLUMPED = 1.3  # the dispersion of the anchor's labels from which statistics of a batch are not to be relied on
 UNSEEN = 0.02  # the standard deviation of what the interval cannot know: how far the calibration is off,
 DISPUTED = 0.2  # and this share of the gap: how much of what the anchor disputes is right
@@ -42,8 +42,8 @@ class AnchorScore(Estimator):
 
     A model's lead is by how much it prefers its own label to the other model's. Were both equally good, half of either
     lead would be right, so a healthy adapted model is as accurate as the anchor, and more where it is surer of what
-    they disagree on. The health is 1 where both agree. It falls to 0 as the adapted model would have half as many
-    errors more than the anchor (`gap`), or says some classes more often than the anchor expects (`imbalance`).
+    they disagree on. The health is 1 where both agree. It falls to 0 as the adapted model would make twice the
+    anchor's errors (`gap`), or says some classes more often than the anchor expects (`imbalance`).
 
     All probabilities are taken at the temperature that makes the anchor's confidence its accuracy. Mixtures of two
     images of the stream tell it without labels: they are harder than the images, and what they ought to be called is
@@ -117,7 +117,7 @@ class AnchorScore(Estimator):
         judged, lead = led(expected, probe.labels)
         skewed, clumped = self._frequencies(probe, expected)
         gap, excess = self._gap(lead, expected)
-        health = max(0.0, 1 - (excess / WORSE) ** 2) * max(0.0, 1 - skewed / SKEWED)
+        health = max(0.0, 1 - excess) * max(0.0, 1 - skewed / SKEWED)
         right = (judged + health * (lead + led(adapted, expected.argmax(1))[1]) / 2).clamp(0, 1)
         accuracy = float(right.mean())
         variance = math.sqrt(clumped) * float((right * (1 - right)).sum()) / len(right) ** 2
