@@ -169,15 +169,17 @@ def judged(run: Run) -> dict[str, list[Row]]:
 
 
 def answered(run: Run) -> dict[str, list[float]]:
-    """How often the anchor is right, and what `AnchorGuard` would have answered with it, had nothing been repaired."""
+    """How often the answer is right, by who answers; "together" is what `AnchorGuard` has, if nothing is repaired."""
     estimator, adapter = Replayed(calibration=run.calibration), Source(nn.Identity())
     guard = AnchorGuard(limit=math.inf)
-    found: dict[str, list[float]] = {"anchor": [], "together": []}
+    found: dict[str, list[float]] = {}
     for index, (batch, labels) in enumerate(zip(run, run.labels, strict=True)):
         own, anchor = batch["served"].float(), batch["anchor"].float()
-        answer = both(anchor, own, guard.health, guard.temperature) if guard.together else own
-        for name, logits in (("anchor", anchor), ("together", answer)):
-            found[name].append(float((logits.argmax(1) == labels).double().mean()))
+        by_health = both(anchor, own, guard.health, guard.temperature)
+        answers = {"anchor": anchor, "equally": both(anchor, own, 1.0, guard.temperature), "by_health": by_health}
+        answers |= {"leading": anchor if guard.together else own, "together": by_health if guard.together else own}
+        for name, logits in answers.items():
+            found.setdefault(name, []).append(float((logits.argmax(1) == labels).double().mean()))
         guard.recover(adapter, Step(index, own, {"flagship": estimator.judge(batch)}))
     return found
 

@@ -36,6 +36,14 @@ RULES = {
     "estimate_drop": "AETTA's rule",
     "dist_shift": "reset at each change (oracle)",
 }
+WHO = {
+    "accuracy": "the adapted model",
+    "anchor_right": "its anchor",
+    "equally_right": "both, equally",
+    "by_health_right": "both, by health",
+    "leading_right": "the anchor while it leads",
+    "together_right": "both, by health, while it leads (AnchorGuard)",
+}
 PUBLISHED = {"cifar10": "aetta_0.4", "tiny100": "aetta_0.3"}  # in development, where several rates were recorded
 BEST = {"cifar10": "aetta_0.4", "tiny100": "aetta_0.4"}  # of those recorded
 ORDER = ("batch_norm", "tent", "eata", "sar", "cotta", "rotta", "sotta")
@@ -150,11 +158,11 @@ def _estimates(group: tuple[str, str, bool], found: list[Record]) -> str:
 
 
 def _answers(name: str, found: list[Record]) -> str:
-    """What is right if the adapted model answers, its anchor, or both as AnchorGuard has them."""
+    """What is right, by who answers."""
     methods = _methods([record for record in found if "together_right" in record.rows[0]])
     lines = [f"{name}, shuffled: accuracy of who answers, %", ""]
     lines += [_line(["", *methods, "mean"]), _line(["---"] * (len(methods) + 2))]
-    for key, label in (("accuracy", "the adapted model"), ("anchor_right", "its anchor"), ("together_right", "both")):
+    for key, label in WHO.items():
         lines.append(_line([label, *_each(methods, lambda r, key=key: 100 * float(r.values(key).mean()))]))
     return "\n".join(lines)
 

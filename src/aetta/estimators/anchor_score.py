@@ -116,8 +116,8 @@ class AnchorScore(Estimator):
         adapted = (probe.logits.detach().double() / temperature).softmax(1)
         judged, lead = led(expected, probe.labels)
         skewed, clumped = self._frequencies(probe, expected)
-        gap, excess = self._gap(lead, expected)
-        health = max(0.0, 1 - excess) * max(0.0, 1 - skewed / SKEWED)
+        gap, errors = self._gap(lead, expected)
+        health = self._health(gap, errors, skewed)
         right = (judged + health * (lead + led(adapted, expected.argmax(1))[1]) / 2).clamp(0, 1)
         accuracy = float(right.mean())
         variance = math.sqrt(clumped) * float((right * (1 - right)).sum()) / len(right) ** 2
@@ -134,10 +134,13 @@ class AnchorScore(Estimator):
         return Estimate(accuracy, *wilson(accuracy, variance, images=len(right)), details)
 
     def _gap(self, lead: Tensor, expected: Tensor) -> tuple[float, float]:
-        """By how much the anchor expects the adapted model to be worse: of all images, and of the anchor's errors."""
+        """By how much the anchor expects the adapted model to be worse, and how often it expects itself to be wrong."""
         errors = (1 - expected.amax(1)).mean()
         gap, errors = self.gap.add(torch.stack([lead.mean(), errors]), len(lead)).tolist()
-        return gap, gap / max(errors, 1e-6)
+        return gap, errors
+
+    def _health(self, gap: float, errors: float, skewed: float) -> float:
+        return max(0.0, 1 - gap / max(errors, 1e-6)) * max(0.0, 1 - skewed / SKEWED)
 
     def _temperature(self, probe: Probe, anchor: Tensor, remembered: bool) -> float:
         seen = float(self.confidence.add(confidence(anchor.double()).mean(), len(anchor)))
