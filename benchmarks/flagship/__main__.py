@@ -15,9 +15,9 @@ faster or slower than `cells.PACE` says, give --pace: 0.5 for twice as fast, as 
 
 Then
 
-    python -m benchmarks.flagship.tables OUT/rows.tar.xz
+    python -m benchmarks.flagship.tables OUT/rows.tar.xz --thin benchmarks/results/flagship-test.tar.xz
 
-prints all tables. Nothing of what is tested may be changed after the first call.
+prints all tables, and keeps the rows that make them. Nothing of what is tested may be changed after the first call.
 """
 
 from __future__ import annotations

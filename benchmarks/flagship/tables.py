@@ -1,12 +1,15 @@
 """Print the tables of the flagship from its rows.
 
     python -m benchmarks.flagship.tables benchmarks/results/flagship-dev.tar.xz
+    python -m benchmarks.flagship.tables OUT/rows.tar.xz --thin benchmarks/results/flagship-test.tar.xz
 
-The rows are those of `benchmarks.flagship` (the test), or of `benchmarks.flagship.replay --rows` (development).
+The rows are those of `benchmarks.flagship` (the test), or of `benchmarks.flagship.replay --rows` (development). --thin also
+writes what the tables need of them, and no more, to be kept.
 """
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import sys
@@ -208,8 +211,27 @@ def _line(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+def thinned(record: Record) -> list[dict[str, Any]]:
+    """Accuracies and estimates alone, to a hundredth of a point; intervals of the flagship alone."""
+    rows: list[dict[str, Any]] = []
+    for row in record.rows:
+        kept: dict[str, Any] = {name: row[name] for name in ("i", "domain", "accuracy", "repair") if name in row}
+        for name in ESTIMATORS:
+            if name in row:
+                kept[name] = [round(v, 4) for v in row[name][: 3 if name.startswith("flagship") else 1]]
+        rows.append(kept)
+    return [record.head, *rows]
+
+
 def main() -> int:
-    print(tables(read(Path(sys.argv[1]))), end="")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rows", type=Path)
+    parser.add_argument("--thin", type=Path)
+    given = parser.parse_args()
+    records = read(given.rows)
+    print(tables(records), end="")
+    if given.thin:
+        pack(given.thin, {record.head["cell"]: thinned(record) for record in records})
     return 0
 
 

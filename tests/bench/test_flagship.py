@@ -87,9 +87,24 @@ def test_tables_by_hand(tmp_path):
     assert "| AnchorScore | 3.75 (+1.2) | 3.75 |" in told, "the mean of 7.5 and 0, biases 2.5 and 0"
     assert "| its 90 % covers, % | 75 | 75 |" in told, "the mean of 2 in 4 and all"
     assert "| AnchorGuard | 50.0 (+10.0) | +10.0 |" in told
+    thin = {record.head["cell"]: tables.thinned(record) for record in tables.read(tmp_path / "rows.tar.xz")}
+    tables.pack(tmp_path / "thin.tar.xz", thin)
+    assert tables.tables(tables.read(tmp_path / "thin.tar.xz")) == told
     before = (tmp_path / "rows.tar.xz").read_bytes()
     tables.pack(tmp_path / "rows.tar.xz", dict(reversed(runs.items())))
     assert (tmp_path / "rows.tar.xz").read_bytes() == before
+
+
+def test_each_setting_has_its_table():
+    cell, lines = made(accuracy=[0.5] * 4)
+    fully = dict(lines[0], cell=cell.replace("-tent", "-fully-tent"), fully=True)
+    records = [tables.Record(lines[0], lines[1:]), tables.Record(fully, lines[1:])]
+    told = tables.tables(records)
+    assert [line for line in told.splitlines() if line.startswith("tiny100")] == [
+        "tiny100, shuffled, continual: error (bias) in points",
+        "tiny100, shuffled, fully: error (bias) in points",
+    ]
+    assert told.count("|  | tent | mean |") == 2
 
 
 def test_the_documents_tables_are_those_of_the_committed_rows():

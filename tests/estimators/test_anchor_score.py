@@ -6,6 +6,7 @@ from torch import nn
 
 from aetta import AnchorScore, Monitor, Tent, testing
 from aetta.errors import BadOption
+from aetta.estimators.anchor_score import SLOPE
 from aetta.estimators.calibration import Calibration, calibrate, temperature_for
 from aetta.probe import Probe
 
@@ -87,15 +88,19 @@ def test_it_costs_one_pass_or_a_quarter_more(mixtures, most):
 def test_with_source_numbers_the_temperature_lies_between_theirs_and_that_of_mixtures():
     model = testing.tiny_model()
     found = {}
-    for name, options in {"both": {}, "numbers": {"mixtures": 0.0}, "mixtures": {"mixtures": 1.0}}.items():
-        estimator = AnchorScore(model, calibration=3.0, **options)
+    weights = {"both": (3.0, 0.5), "numbers": (3.0, 0.0), "mixtures": (3.0, 1.0), "free": (None, 0.5)}
+    for name, (calibration, mixtures) in weights.items():
+        estimator = AnchorScore(model, calibration=calibration, mixtures=mixtures)
         for seed in range(2):
             images = testing.tiny_images(seed, 64)
             with torch.no_grad():
                 estimate = estimator.observe(Probe(model, images, model(images)))
         found[name] = estimate.details["temperature"]
     assert found["numbers"] == pytest.approx(3.0)
-    assert found["mixtures"] != pytest.approx(3.0, abs=0.1)
+    assert found["mixtures"] == found["free"] != pytest.approx(3.0, abs=0.1)
+    odds, temperature = estimator.mixture.mean.exp().tolist()  # of the mixtures, without source numbers
+    images = float(estimator.confidence.mean)
+    assert found["free"] == pytest.approx(temperature * (odds * (1 - images) / images) ** SLOPE)
     assert found["both"] == pytest.approx((found["numbers"] * found["mixtures"]) ** 0.5)
 
 
