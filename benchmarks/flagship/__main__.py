@@ -5,13 +5,14 @@
 The test, in calls that each may be on a fresh machine, until the last line it prints says that all is done:
 
     python -m benchmarks.flagship test --archives DATA --local FAST_DISK --out OUT --jobs 12 --budget-seconds 550 \\
-        --images 1024 --seeds 3 --best-rate tiny100=0.4 --resume BROUGHT_BACK
+        --images 1024 --seeds 3 --best-rate tiny100=0.4 [--resume BROUGHT_BACK]
 
 DATA holds the archives and the weights (`benchmarks.flagship.data`). Each call packs its rows, those it was given
-included, into OUT/rows.tar.xz: bring that back and give its folder to the next call as --resume. One H200 needs about
-three calls for three seeds (1,024 images of each of fifteen corruptions; 162 runs). The seeds come one after the other,
-so that what is there when time is short is whole; a run is begun if it is expected to end in time. If the machine is
-faster or slower than `cells.PACE` says, give --pace: 0.5 for twice as fast, as --graphs may make it.
+included, into OUT/rows.tar.xz: bring that back and give its folder to the next call as --resume. By what was measured
+in development one H200 takes 450 s a seed (54 runs; 1,024 images of each of fifteen corruptions, 512 for CoTTA) and 30 s
+a call: three calls. The seeds come one after the other, so that what is there when time is short is whole; a run is
+begun only if it is expected to end in time. If the machine is faster or slower than `cells.PACE` says, give --pace:
+0.5 for twice as fast, as --graphs may make it. Expect 1 to 4 MB a call to be brought back.
 
 Then
 
