@@ -123,7 +123,11 @@ def development(scale: int = 1) -> list[Cell]:
     found += [replace(older, method="tent", options=tents[0])]
     repaired = replace(older, kind="repair", rule="flagship")
     found += [replace(repaired, method=method) for method in ("sotta", "rotta", "tent", "eata")]
-    return [*found, replace(repaired, method="tent", options=tents[0])]
+    found += [replace(repaired, method="tent", options=tents[0])]
+    sized = Cell(kind="watch", data="cifar10", model="cifar10-resnet20", method="tent", domains=hard, batches=1)
+    for order, sizes in (("shuffled", {256: 1, 16: 8, 4: 16, 1: 24}), ("dirichlet", {16: 8, 4: 16})):
+        found += [replace(sized, order=order, batch_size=s, batches=b) for s, b in sizes.items()]
+    return found
 
 
 def final(images: int, *, seeds: tuple[int, ...] = (0, 1, 2), scale: int = 1) -> list[Cell]:

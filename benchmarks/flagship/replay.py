@@ -3,7 +3,7 @@
     python -m benchmarks.flagship.replay FOLDER ... [--only PART ...] [--cot] [--rows FILE]
 
 A FOLDER holds the unpacked arrays and rows of a development run. --rows writes what comes out, batch by batch, as the
-test writes it, for `benchmarks.flagship.tables`; and the rows of runs that were repaired, as they are.
+test writes it, for `benchmarks.flagship.tables`; and the rows of runs that were watched or repaired, as they are.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from aetta.probe import Probe
 from aetta.recovery import AnchorGuard
 from aetta.recovery.anchor_guard import both
 from benchmarks.flagship.record import COT_EVERY
-from benchmarks.flagship.tables import pack
+from benchmarks.flagship.tables import Record, pack, thinned
 
 Batch = dict[str, Tensor]
 Row = tuple[float, float, float]  # estimate, low, high
@@ -243,7 +243,7 @@ def main() -> int:
     ]
     if given.rows:
         found = {run.name: rows_of(run) for run in runs if run.name.startswith("raw")}
-        pack(given.rows, found | {path.stem: _repaired(path) for folder in given.folders for path in _complete(folder)})
+        pack(given.rows, found | {path.stem: _recorded(path) for folder in given.folders for path in _complete(folder)})
         return 0
     for run in runs:
         print(f"\n{run.name}: accuracy {run.truth.mean():.3f}, anchor {_anchor(run):.3f}, floor {100 * run.floor:.2f}")
@@ -257,13 +257,14 @@ def main() -> int:
 
 
 def _complete(folder: Path) -> list[Path]:
-    """The rows of runs that were repaired to the end."""
-    return sorted(path for path in folder.glob("repair-*.jsonl") if path.with_suffix(".done").exists())
+    """The rows of runs that were watched or repaired to the end."""
+    found = (path for kind in ("watch", "repair") for path in sorted(folder.glob(f"{kind}-*.jsonl")))
+    return [path for path in found if path.with_suffix(".done").exists()]
 
 
-def _repaired(path: Path) -> list[dict[str, Any]]:
+def _recorded(path: Path) -> list[dict[str, Any]]:
     head, *rows = [json.loads(line) for line in path.read_text().splitlines()]
-    return [head | {"model": model_of(path.stem.split("-", 1)[1])}, *rows]
+    return thinned(Record(head | {"model": model_of(path.stem.split("-", 1)[1])}, rows))
 
 
 def model_of(stream: str) -> str:

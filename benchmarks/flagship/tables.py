@@ -66,16 +66,18 @@ class Record:
     def estimates(self, name: str) -> np.ndarray[Any, Any] | None:
         """[batches, 1 or 3], NaN where there is none."""
         data = self.head["data"]
-        name = {"aetta": PUBLISHED[data], "aetta_best": BEST[data]}.get(name, name) if "model" in self.head else name
+        if not any("aetta" in row for row in self.rows[:1]):
+            name = {"aetta": PUBLISHED[data], "aetta_best": BEST[data]}.get(name, name)
         known = next((row[name] for row in self.rows if name in row), None)
         if known is None:
             return None
         return np.array([row.get(name, [np.nan] * len(known)) for row in self.rows], dtype=float)
 
     @property
-    def group(self) -> tuple[str, str, bool]:
+    def group(self) -> tuple[str, str, bool, int]:
         """Runs of one group stand in one table."""
-        return self.head.get("model", self.head["data"]), self.head["order"], self.head["fully"]
+        name, size = self.head.get("model", self.head["data"]), self.head.get("batch_size", 64)
+        return name, self.head["order"], self.head["fully"], -size
 
     @property
     def floor(self) -> float:
@@ -123,12 +125,12 @@ def pack(path: Path, runs: dict[str, list[dict[str, Any]]]) -> None:
 
 def tables(records: Iterable[Record]) -> str:
     """All tables, as Markdown."""
-    groups: dict[tuple[str, str, bool], list[Record]] = defaultdict(list)
+    groups: dict[tuple[str, str, bool, int], list[Record]] = defaultdict(list)
     repaired: dict[str, list[Record]] = defaultdict(list)
     for record in records:
         if not record.head["cell"].startswith("repair"):
             groups[record.group].append(record)
-        if not record.head["fully"] and record.head["order"] == "shuffled":
+        if record.group[1:] == ("shuffled", False, -64):
             repaired[record.head.get("model", record.head["data"])].append(record)
     parts = [_estimates(group, found) for group, found in sorted(groups.items())]
     for name, found in sorted(repaired.items()):
@@ -139,11 +141,12 @@ def tables(records: Iterable[Record]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _estimates(group: tuple[str, str, bool], found: list[Record]) -> str:
+def _estimates(group: tuple[str, str, bool, int], found: list[Record]) -> str:
     """Error and bias of each estimator for each method, means over seeds; the floor, and the flagship's coverage."""
     methods = _methods(found)
-    name, order, fully = group
-    title = f"{name}, {order}, {'fully' if fully else 'continual'}: error (bias) in points"
+    name, order, fully, size = group
+    sized = "" if size == -64 else f", batches of {-size}"
+    title = f"{name}, {order}, {'fully' if fully else 'continual'}{sized}: error (bias) in points"
     lines = [title, "", _line(["", *methods, "mean"]), _line(["---"] * (len(methods) + 2))]
     lines.append(_line(["accuracy, %", *_each(methods, lambda r: 100 * float(r.values("accuracy").mean()))]))
     lines.append(_line(["floor", *_each(methods, lambda r: r.floor)]))
