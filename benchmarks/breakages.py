@@ -16,6 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 AETTA, AGREEMENT = "estimators/aetta.py", "nn/agreement.py"
 DROPOUT, MONITOR = "nn/dropout.py", "monitor.py"
+SCORE, GUARD = "estimators/anchor_score.py", "recovery/anchor_guard.py"
 BREAKAGES = [  # what goes wrong, file, this text, becomes that, the tests that must fail
     ("error weighed the wrong way", AGREEMENT, "math.pow(skew, -alpha)", "math.pow(skew, alpha)", "estimators"),
     ("a collapse counts as certainty", AGREEMENT, "if not skew > 1e-5:", "if False:", "estimators"),
@@ -29,6 +30,12 @@ BREAKAGES = [  # what goes wrong, file, this text, becomes that, the tests that 
     ("norms stay switched", "nn/norm.py", "            vars(layer).update(old)", "            pass", "nn"),
     ("masks keep the wrong share", "rng.py", "round(share * 2**16)", "round(share * 2**15)", "nn"),
     ("masks from global randomness", "rng.py", "generator=self.generator(mask.device)", "generator=None", "test_contracts.py"),
+    ("a rejected model stays healthy", SCORE, "max(0.0, 1 - gap / max(errors, 1e-6))", "1.0", "estimators/test_anchor_score.py"),
+    ("a skewed model stays healthy", SCORE, "max(0.0, 1 - skewed / SKEWED)", "1.0", "estimators/test_anchor_score.py"),
+    ("a dispute is the anchor's", SCORE, "(judged + health * (lead", "(judged + 0 * (lead", "estimators/test_anchor_score.py"),
+    ("mixtures count for nothing", SCORE, "math.pow(found, self.mixtures)", "1.0", "estimators/test_anchor_score.py"),
+    ("a collapsed model has a say", GUARD, "+ health * (adapted", "+ (adapted", "recovery/test_anchor_guard.py"),
+    ("the anchor answers for ever", GUARD, "together = self.stand_in and lead", "together = self.together or lead", "recovery/test_anchor_guard.py"),
     ("descending climbs", "adapters/base.py", "loss.backward()", "(-loss).backward()", "adapters goldens"),
     ("the given model is adapted", "nn/weights.py", "copy.deepcopy(model).eval()", "model.eval()", "test_contracts.py"),
     ("a reset keeps the optimizer", "adapters/base.py", "if name not in self.keep_on_reset", 'if name != "optimizer"', "test_contracts.py"),

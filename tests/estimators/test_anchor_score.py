@@ -6,6 +6,7 @@ from torch import nn
 
 from aetta import AnchorScore, Monitor, Tent, testing
 from aetta.errors import BadOption
+from aetta.estimators.anchor_score import SLOPE
 from aetta.estimators.calibration import Calibration, calibrate, temperature_for
 from aetta.probe import Probe
 
@@ -15,21 +16,40 @@ def served(logits, images=None):
     return Probe(nn.Identity(), logits if images is None else images, logits)
 
 
-def test_without_trust_it_is_the_anchors_probability_of_the_served_labels():
-    anchor = torch.tensor([[2.0, 0.0], [0.0, 1.0], [3.0, 0.0]])
-    labels = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-    estimate = AnchorScore(nn.Identity(), calibration=1.0, trust=0.0).observe(served(labels, anchor))
-    by_hand = torch.stack([anchor[0].softmax(0)[0], anchor[1].softmax(0)[0], anchor[2].softmax(0)[1]]).mean()
-    assert estimate.accuracy == pytest.approx(float(by_hand))
-    assert estimate.details["anchor"] == pytest.approx(float(anchor.softmax(1).amax(1).mean()))
-    assert estimate.details["agreement"] == pytest.approx(1 / 3)
+def test_a_label_the_anchor_disputes_counts_half_of_what_either_model_prefers():
+    """By hand, for one dispute among twenty images."""
+    anchor = torch.tensor([[2.0, 0.0]]).repeat(20, 1)
+    adapted = anchor.clone()
+    adapted[3] = torch.tensor([0.0, 1.0])
+    estimate = AnchorScore(nn.Identity(), calibration=1.0, mixtures=0.0).observe(served(adapted, anchor))
+    sure, other = torch.tensor([2.0, 0.0]).softmax(0).tolist()
+    excess = (sure - other) / 20 / other  # of the anchor's errors
+    health = 1 - excess
+    theirs = torch.tensor([1.0, 0.0]).softmax(0)
+    disputed = other + health * (sure - other + float(theirs[0] - theirs[1])) / 2
+    assert estimate.accuracy == pytest.approx((19 * sure + disputed) / 20)
+    assert estimate.details["health"] == pytest.approx(health)
+    assert estimate.details["anchor"] == pytest.approx(sure)
+    assert estimate.details["agreement"] == pytest.approx(19 / 20)
 
 
-def test_where_both_agree_the_adapted_models_confidence_counts_as_much_as_the_anchors():
-    anchor, adapted = torch.tensor([[1.0, 0.0]]), torch.tensor([[3.0, 0.0]])
-    estimate = AnchorScore(nn.Identity(), calibration=1.0, trust=0.5).observe(served(adapted, anchor))
-    both = (anchor.softmax(1)[0, 0] + adapted.softmax(1)[0, 0]) / 2
-    assert estimate.accuracy == pytest.approx(float(both))
+def test_models_that_agree_are_as_accurate_as_the_anchor_expects_however_sure_the_adapted_one_is():
+    anchor = torch.tensor([[1.0, 0.0]])
+    estimate = AnchorScore(nn.Identity(), calibration=1.0).observe(served(50 * anchor, anchor))
+    assert estimate.accuracy == pytest.approx(float(anchor.softmax(1)[0, 0]))
+    assert estimate.details["health"] == 1
+
+
+def test_a_model_better_than_its_anchor_is_seen_to_be():
+    """The anchor hesitates between two classes where the adapted model has learned to tell them apart."""
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(256) % 4
+    noise = torch.randn(256, 4, generator=generator)
+    anchor, adapted = (sharp * (sharp * torch.eye(4)[labels] + noise) for sharp in (1.5, 2.5))  # both by Bayes' rule
+    estimate = AnchorScore(nn.Identity(), calibration=1.0, mixtures=0.0).observe(served(adapted, anchor))
+    true, below = (float((logits.argmax(1) == labels).double().mean()) for logits in (adapted, anchor))
+    assert true > below + 0.08
+    assert below + 0.02 < estimate.accuracy <= true + 0.02
 
 
 @pytest.mark.parametrize("calibration", [1.0, (3.0, 0.5), None])
@@ -40,7 +60,7 @@ def test_a_collapsed_model_that_is_sure_of_itself_is_not_believed(calibration):
     for seed in range(8):
         estimate = estimator.observe(served(collapsed, testing.tiny_images(seed, 64)))
     assert estimate.accuracy < 0.45
-    assert estimate.details["weight"] == 0
+    assert estimate.details["health"] == 0
     assert estimate.details["imbalance"] > 0.5
 
 
@@ -51,18 +71,37 @@ def test_the_two_numbers_set_a_temperature_that_rises_as_confidence_falls():
     assert AnchorScore(nn.Identity(), calibration=(4.0, 0.5)).calibration == calibration
 
 
-def test_it_costs_one_pass_or_a_quarter_more():
-    for calibration, most in ((1.0, 1.0), (None, 1.25)):
-        model = testing.tiny_model()
-        estimator = AnchorScore(model, calibration=calibration)
-        passes = []
-        handle = estimator.anchor.model.register_forward_hook(lambda *_, passes=passes: passes.append(1))
-        for seed in range(8):
-            images = testing.tiny_images(seed, 32)
+@pytest.mark.parametrize(("mixtures", "most"), [(0.0, 1.0), (0.5, 1.25)])
+def test_it_costs_one_pass_or_a_quarter_more(mixtures, most):
+    model = testing.tiny_model()
+    estimator = AnchorScore(model, calibration=1.0, mixtures=mixtures)
+    passes = []
+    handle = estimator.anchor.model.register_forward_hook(lambda *_: passes.append(1))
+    for seed in range(8):
+        images = testing.tiny_images(seed, 32)
+        with torch.no_grad():
+            estimator.observe(Probe(model, images, model(images)))
+    handle.remove()
+    assert len(passes) / 8 == estimator.cost.forwards == most
+
+
+def test_with_source_numbers_the_temperature_lies_between_theirs_and_that_of_mixtures():
+    model = testing.tiny_model()
+    found = {}
+    weights = {"both": (3.0, 0.5), "numbers": (3.0, 0.0), "mixtures": (3.0, 1.0), "free": (None, 0.5)}
+    for name, (calibration, mixtures) in weights.items():
+        estimator = AnchorScore(model, calibration=calibration, mixtures=mixtures)
+        for seed in range(2):
+            images = testing.tiny_images(seed, 64)
             with torch.no_grad():
-                estimator.observe(Probe(model, images, model(images)))
-        handle.remove()
-        assert len(passes) / 8 == estimator.cost.forwards == most
+                estimate = estimator.observe(Probe(model, images, model(images)))
+        found[name] = estimate.details["temperature"]
+    assert found["numbers"] == pytest.approx(3.0)
+    assert found["mixtures"] == found["free"] != pytest.approx(3.0, abs=0.1)
+    odds, temperature = estimator.mixture.mean.exp().tolist()  # of the mixtures, without source numbers
+    images = float(estimator.confidence.mean)
+    assert found["free"] == pytest.approx(temperature * (odds * (1 - images) / images) ** SLOPE)
+    assert found["both"] == pytest.approx((found["numbers"] * found["mixtures"]) ** 0.5)
 
 
 @pytest.mark.parametrize("batch", [1, 3, 64])
@@ -87,8 +126,8 @@ def test_a_reset_forgets_the_adapted_model_and_not_the_stream():
 
 
 def test_wrong_options_are_refused():
-    with pytest.raises(BadOption, match="trust"):
-        AnchorScore(nn.Identity(), trust=2)
+    with pytest.raises(BadOption, match="mixtures"):
+        AnchorScore(nn.Identity(), mixtures=2)
     with pytest.raises(BadOption, match="calibration"):
         AnchorScore(nn.Identity(), calibration=0.0)
 

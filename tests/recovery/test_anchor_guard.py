@@ -5,7 +5,7 @@ import torch
 
 from aetta import AnchorGuard, AnchorScore, Estimate, Monitor, Step, Tent, testing
 from aetta.errors import BadOption
-from aetta.recovery.learned import RESET, go_to, learned, says
+from aetta.recovery.learned import RESET, anchor_of, go_to, learned, says
 from aetta.state import fingerprint
 
 
@@ -105,6 +105,42 @@ def test_the_anchor_answers_while_the_doubt_lasts():
     for seed in range(12):
         monitor(testing.tiny_images(seed, 32))
     assert not monitor.recovery.stands_in, "the doubt is overcome once the adapter is as good as the anchor"
+
+
+def test_both_answer_together_while_the_anchor_leads():
+    guard = AnchorGuard(limit=9.0)  # so that nothing is repaired
+    monitor, images = collapsing(guard), testing.tiny_images(0, 32)
+    assert torch.equal(monitor.serve(images), monitor.adapter.predict(images)), "nothing is known yet"
+    monitor(images)
+    assert guard.stands_in
+    assert guard.health == 0
+    anchor = anchor_of(monitor.adapter, images)
+    assert torch.equal(monitor.serve(images).argmax(1), anchor.argmax(1)), "nothing is left of a collapsed model"
+    assert not torch.equal(monitor.adapter.predict(images).argmax(1), anchor.argmax(1))
+    assert guard.audit[-1]["action"] == "stand_in"
+    monitor.adapter.reset()
+    for seed in range(24):
+        monitor(testing.tiny_images(seed, 32))
+    assert not guard.stands_in
+    assert guard.audit[-1]["action"] == "stand_down"
+
+
+def test_it_does_not_stand_in_for_a_model_as_good_as_its_anchor_or_where_it_may_not():
+    for options, expected in (({}, True), ({"stand_in": False}, False), ({"action": "advise"}, False)):
+        guard, adapter = AnchorGuard(**options), adapted()
+        guard.recover(adapter, step(0, 0.6, 0.61))
+        assert not guard.stands_in
+        guard.recover(adapter, step(1, 0.5, 0.7))
+        assert guard.stands_in == expected
+
+
+def test_a_checkpoint_keeps_who_answers():
+    monitor, images = collapsing(AnchorGuard()), testing.tiny_images(0, 32)
+    monitor(images)
+    other = collapsing(AnchorGuard())
+    other.load_state_dict(monitor.state_dict())
+    assert other.recovery.together == monitor.recovery.together
+    assert torch.equal(other.serve(images), monitor.serve(images))
 
 
 def test_what_was_learned_can_be_put_back_and_asked_from_elsewhere():

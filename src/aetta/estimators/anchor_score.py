@@ -21,12 +21,13 @@ from aetta.probe import Probe
 __all__ = ["AnchorScore"]
 
 UNMEASURED = Calibration(scale=4.0, slope=0.5)  # until the first mixture
-SLOPE = 0.5  # of the calibration that is found without labels
+SLOPE = 0.25  # of the calibration that is found without labels
 MIXTURE_EVERY = 4
 FEWEST = 16  # images of a batch for its mixtures to say something
-SKEWED, WORSE = 0.25, 0.5  # the imbalance, and the gap as a share, at which the adapted model is not trusted at all
+SKEWED = 0.5  # the imbalance at which the adapted model is not trusted at all
 CLUMPED = 1.3  # the dispersion of the anchor's labels from which statistics of a batch are not to be relied on
-UNSEEN = 0.025  # the standard deviation of what the interval cannot know: how far the calibration is off
+UNSEEN = 0.02  # the standard deviation of what the interval cannot know: how far the calibration is off,
+DISPUTED = 0.2  # and this share of the gap: how much of what the anchor disputes is right
 
 
 class AnchorScore(Estimator):
@@ -37,22 +38,27 @@ class AnchorScore(Estimator):
     labels come in clumps (`dispersion`), and the adapted model does not use statistics of the batch itself, those of
     many batches are used.
 
-        accuracy = mean of (1 - w) p_anchor(label) + w p_adapted(label)
+        accuracy = mean of p_anchor(label) + health * (lead_anchor + lead_adapted) / 2
 
-    Both are taken at the temperature that makes the anchor's confidence its accuracy (`calibration`). The weight w is
-    `trust` while the adapted model is healthy, and falls to 0 as it says some classes more often than the anchor
-    expects (`imbalance`), or as the anchor expects it to be worse than itself (`gap`).
+    A model's lead is by how much it prefers its own label to the other model's. Were both equally good, half of either
+    lead would be right, so a healthy adapted model is as accurate as the anchor, and more where it is surer of what
+    they disagree on. The health is 1 where both agree. It falls to 0 as the adapted model would make twice the
+    anchor's errors (`gap`), or says some classes more often than the anchor expects (`imbalance`).
+
+    All probabilities are taken at the temperature that makes the anchor's confidence its accuracy. Mixtures of two
+    images of the stream tell it without labels: they are harder than the images, and what they ought to be called is
+    roughly known. With source numbers (`calibration`), it is the geometric mean of both.
 
     What it assumes: that the source model's accuracy follows its confidence under the shift as it does when images
     are mixed. When it is wrong: where source and adapted model are wrong together and sure of it, as on objects of no
-    known class; and it cannot see more than half of what adaptation gains beyond the source. How it shows, in
-    `details`: `agreement` far below 1 with `imbalance` near 0 says that the two models differ for no visible reason;
-    a `temperature` above 4 says that the calibration is used far outside of where it was measured.
+    known class. How it shows, in `details`: `agreement` far below 1 with `imbalance` near 0 says that the two models
+    differ for no visible reason; a `temperature` above 4 says that the calibration is used far outside of where it was
+    measured.
 
     source: The model before adaptation; it is copied.
-    calibration: What `calibrate` measured on held-out source images, or one temperature. None finds it without them,
-        from mixtures of the stream's own images that the anchor labels, at a fourth of a forward pass more.
-    trust: The weight of the adapted model's own probabilities while it is healthy.
+    calibration: What `calibrate` measured on held-out source images, or one temperature. None does without.
+    mixtures: The weight of what mixtures say against the calibration, from 0 to 1. They cost a fourth of a forward pass
+        a batch, and as much again while labels are clumped; at 0 they are not looked at.
     memory: Over how many images the balance of classes is compared.
 
     >>> from aetta.models.resnet import cifar_resnet20
@@ -74,22 +80,24 @@ class AnchorScore(Estimator):
         source: nn.Module,
         *,
         calibration: tuple[float, float] | float | None = None,
-        trust: float = 0.5,
+        mixtures: float = 0.5,
         memory: int = 512,
     ) -> None:
         known = (calibration, 0.0) if isinstance(calibration, int | float) else calibration
-        if not 0 <= trust <= 1 or memory < 1 or (known is not None and not known[0] > 0):
-            raise BadOption(f"trust {trust} must be in [0, 1], memory {memory} at least 1, {calibration=} above 0")
+        if not 0 <= mixtures <= 1 or memory < 1 or (known is not None and not known[0] > 0):
+            raise BadOption(
+                f"mixtures {mixtures} must be in [0, 1], memory {memory} at least 1, {calibration=} above 0"
+            )
         self.anchor = Anchor(source)
         self.calibration = None if known is None else Calibration(*known)
-        self.trust = trust
-        self.confidence, self.gap, self.mixture = Recent(128), Recent(256), Recent(1024)
+        self.mixtures = mixtures if known is not None else 1.0
+        self.confidence, self.gap, self.mixture = Recent(128), Recent(128), Recent(1024)
         self.said, self.due, self.usual, self.clumps = Recent(memory), Recent(memory), Recent(2048), Recent(256)
         self.batches = 0
 
     @property
     def cost(self) -> Cost:
-        return Cost(forwards=1.0 if self.calibration is not None else 1 + 1 / MIXTURE_EVERY)
+        return Cost(forwards=1 + 1 / MIXTURE_EVERY if self.mixtures > 0 else 1.0)
 
     def forget(self) -> None:
         """Only what is remembered of the adapted model goes; the images are the same as before."""
@@ -99,51 +107,69 @@ class AnchorScore(Estimator):
     def observe(self, probe: Probe) -> Estimate:
         if not probe.finite:
             return by_chance(probe)
-        anchor = self.anchor(probe.images, remembered=self._clumped() and not probe.by_batch)
+        remembered = self._clumped() and not probe.by_batch
+        anchor = self.anchor(probe.images, remembered=remembered)
         if not bool(torch.isfinite(anchor).all()):
             return by_chance(probe)
-        temperature = self._temperature(probe, anchor)
+        temperature = self._temperature(probe, anchor, remembered)
         expected = (anchor.double() / temperature).softmax(1)  # [batch, classes]
-        best, judged = expected.amax(1), expected.gather(1, probe.labels.unsqueeze(1)).squeeze(1)
-        sure = confidence(probe.logits.detach().double(), temperature)
+        adapted = (probe.logits.detach().double() / temperature).softmax(1)
+        judged, lead = led(expected, probe.labels)
         skewed, clumped = self._frequencies(probe, expected)
-        gap = float(self.gap.add((best - judged).mean() / best.mean(), len(best)))
-        weight = self.trust * max(0.0, 1 - skewed / SKEWED) * max(0.0, 1 - gap / WORSE)
-        right = (1 - weight) * judged + weight * sure
+        gap, errors = self._gap(lead, expected)
+        health = self._health(gap, errors, skewed)
+        right = (judged + health * (lead + led(adapted, expected.argmax(1))[1]) / 2).clamp(0, 1)
         accuracy = float(right.mean())
-        variance = clumped * float((right * (1 - right)).sum()) / len(right) ** 2 + UNSEEN**2
+        variance = math.sqrt(clumped) * float((right * (1 - right)).sum()) / len(right) ** 2
+        variance += UNSEEN**2 + (DISPUTED * gap) ** 2
         details = {
-            "anchor": float(best.mean()),
+            "anchor": float(expected.amax(1).mean()),
             "agreement": float((anchor.argmax(1) == probe.labels).double().mean()),
             "imbalance": skewed,
             "dispersion": clumped,
             "gap": gap,
-            "weight": weight,
+            "health": health,
             "temperature": temperature,
         }
         return Estimate(accuracy, *wilson(accuracy, variance, images=len(right)), details)
 
-    def _temperature(self, probe: Probe, anchor: Tensor) -> float:
+    def _gap(self, lead: Tensor, expected: Tensor) -> tuple[float, float]:
+        """By how much the anchor expects the adapted model to be worse, and how often it expects itself to be wrong."""
+        errors = (1 - expected.amax(1)).mean()
+        gap, errors = self.gap.add(torch.stack([lead.mean(), errors]), len(lead)).tolist()
+        return gap, errors
+
+    def _health(self, gap: float, errors: float, skewed: float) -> float:
+        return max(0.0, 1 - gap / max(errors, 1e-6)) * max(0.0, 1 - skewed / SKEWED)
+
+    def _temperature(self, probe: Probe, anchor: Tensor, remembered: bool) -> float:
         seen = float(self.confidence.add(confidence(anchor.double()).mean(), len(anchor)))
-        if self.calibration is not None:
-            return self.calibration.temperature(seen)
-        if self.batches % MIXTURE_EVERY == 0 and len(anchor) >= FEWEST:
-            self._mix(probe, anchor.argmax(1))
+        if self.mixtures > 0 and self.batches % MIXTURE_EVERY == 0 and len(anchor) >= FEWEST:
+            self._mix(probe, anchor, remembered)
         self.batches += 1
         if self.mixture.mean is None:
-            return UNMEASURED.temperature(seen)
+            return (self.calibration or UNMEASURED).temperature(seen)
         log_odds, log_temperature = self.mixture.mean.tolist()
-        return Calibration(math.exp(log_temperature + SLOPE * log_odds), SLOPE).temperature(seen)
+        found = Calibration(math.exp(log_temperature + SLOPE * log_odds), SLOPE).temperature(seen)
+        known = found if self.calibration is None else self.calibration.temperature(seen)
+        return math.pow(known, 1 - self.mixtures) * math.pow(found, self.mixtures)
 
-    def _mix(self, probe: Probe, labels: Tensor) -> None:
+    def _mix(self, probe: Probe, anchor: Tensor, remembered: bool) -> None:
         """Where mixtures of images of two classes lie, on the line of log temperature against log odds."""
+        if remembered:  # the mixtures are normalised by the batch, so what they ought to be called must be told so, too
+            anchor = self._by_batch(probe.images, mix=False)
+        labels = anchor.argmax(1)
         telling = labels != partners(labels)
         if int(telling.sum()) < FEWEST:
             return
-        logits = anchored_logits(self.anchor.model, mixed(probe.images))[telling].double()
+        logits = self._by_batch(probe.images, mix=True)[telling].double()
         agreement = float((logits.argmax(1) == labels[telling]).double().mean())
         point = math.log(odds(float(confidence(logits).mean()))), math.log(temperature_for(logits, agreement))
         self.mixture.add(torch.tensor(point, dtype=torch.float64), len(logits))
+
+    def _by_batch(self, images: Tensor, *, mix: bool) -> Tensor:
+        """What the anchor says of a batch, or of its mixtures, normalised by the batch."""
+        return anchored_logits(self.anchor.model, mixed(images) if mix else images)
 
     def _frequencies(self, probe: Probe, expected: Tensor) -> tuple[float, float]:
         """How skewed the served labels are against the anchor's, and how clumped the anchor's are."""
@@ -164,3 +190,9 @@ class AnchorScore(Estimator):
 def frequencies(labels: Tensor, like: Tensor) -> Tensor:
     """The share of each class among the labels: [batch] and [any, classes] -> [classes]."""
     return torch.bincount(labels, minlength=like.shape[1]).to(like) / len(labels)
+
+
+def led(probabilities: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """What is given to each label, and how much more to the best: [batch, classes], [batch] -> [batch] each."""
+    given = probabilities.gather(1, labels.unsqueeze(1)).squeeze(1)
+    return given, probabilities.amax(1) - given

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from aetta._types import Estimate, Repair, Step
 from aetta.adapters.base import Adapter
 from aetta.errors import BadOption
+from aetta.nn.recent import Recent
 from aetta.recovery.base import Recovery
 from aetta.recovery.learned import RESET, anchor_of, go_to, learned, says
 from aetta.state import fingerprint
@@ -28,6 +30,11 @@ class AnchorGuard(Recovery):
 
         doubt = max(0, doubt + anchor - accuracy - slack)
 
+    Meanwhile both models answer together: from when the anchor's lead, as a mean over the last batches, is above
+    `slack`, until it is below half of it, the answer is what is most likely by the anchor's probabilities plus the
+    model's own, weighted by the `health` that `AnchorScore` tells. That also helps where no repair does, because
+    whatever is adapted in this way is worse than the anchor.
+
     on: The name of the estimate to follow; the first one that tells of an anchor if not given.
     action: What is done. "rollback": the adapter goes to the best of these places, if one is better on this batch, by
         the anchor's judgement, than where it is: a snapshot of what was learned; nothing learned, but statistics and
@@ -39,6 +46,8 @@ class AnchorGuard(Recovery):
     keep: How many snapshots are kept.
     cooldown: For so many batches after an action, nothing is done; twice as many each time a rollback finds no better
         place.
+    stand_in: Whether the anchor answers together with the model while it leads, at one forward pass more. The estimate
+        remains that of the model alone.
 
     `audit` holds the last hundred decisions: what was seen, what was done, and the state's hash before and after.
 
@@ -51,7 +60,9 @@ class AnchorGuard(Recovery):
     (None, 'advise')
     """
 
-    STATE: ClassVar[tuple[str, ...]] = ("doubt", "waiting", "patience", "since", "snapshots", "audit")
+    STATE: ClassVar[tuple[str, ...]] = (
+        "doubt", "waiting", "patience", "since", "snapshots", "audit", "lead", "together", "health", "temperature",
+    )  # fmt: skip
     NEEDS: ClassVar[str] = "AnchorScore, or another estimator that tells of an anchor"
 
     def __init__(
@@ -64,6 +75,7 @@ class AnchorGuard(Recovery):
         every: int = 20,
         keep: int = 4,
         cooldown: int = 5,
+        stand_in: bool = True,
     ) -> None:
         if action not in ACTIONS:
             raise BadOption(f"action is {action!r}; it must be one of {', '.join(ACTIONS)}")
@@ -75,17 +87,28 @@ class AnchorGuard(Recovery):
         self.waiting, self.patience, self.since = 0, cooldown, 0
         self.snapshots: deque[Any] = deque(maxlen=keep)
         self.audit: deque[dict[str, Any]] = deque(maxlen=100)
+        self.stand_in = stand_in and action not in ("serve_anchor", "advise")
+        self.lead, self.together = Recent(256), False
+        self.health, self.temperature = 1.0, 1.0
 
     @property
     def stands_in(self) -> bool:
+        return self.together or self._alone
+
+    @property
+    def _alone(self) -> bool:
         return self.action == "serve_anchor" and self.doubt >= self.limit
 
     def serve(self, adapter: Adapter, images: Tensor, logits: Tensor) -> Tensor:
-        return anchor_of(adapter, images) if self.stands_in else logits
+        if not self.stands_in:
+            return logits
+        anchor = anchor_of(adapter, images)
+        return anchor if self._alone else both(anchor, logits, self.health, self.temperature)
 
     def recover(self, adapter: Adapter, step: Step) -> Repair | None:
         estimate = self._followed(step)
-        stood_in, anchor = self.stands_in, estimate.details["anchor"]
+        stood_in, anchor = self._alone, estimate.details["anchor"]
+        self._follow_lead(adapter, step, estimate)
         worse = anchor - estimate.accuracy - self.slack
         self.doubt = min(2 * self.limit, max(0.0, self.doubt + worse))  # with a ceiling, so that it can be overcome
         self.since += 1
@@ -103,8 +126,21 @@ class AnchorGuard(Recovery):
         )
         return None if stood_in else self._act(adapter, step, estimate, reason)
 
+    def _follow_lead(self, adapter: Adapter, step: Step, estimate: Estimate) -> None:
+        """Whether both models answer the next batch together, and with which weights."""
+        shortfall = torch.tensor(estimate.details["anchor"] - estimate.accuracy, dtype=torch.float64)
+        lead = float(self.lead.add(shortfall, max(1, len(step.logits))))
+        self.health = estimate.details.get("health", 0.0)
+        self.temperature = estimate.details.get("temperature", 1.0)
+        together = self.stand_in and lead > (self.slack / 2 if self.together else self.slack)
+        if together != self.together:
+            now = fingerprint(adapter.state_dict())
+            reason = f"the anchor's lead, as a mean over the last images, is {lead:.3f}"
+            self._note(step, "stand_in" if together else "stand_down", reason, now, now)
+        self.together = together
+
     def _act(self, adapter: Adapter, step: Step, estimate: Estimate, reason: str) -> Repair | None:
-        seen, was, action = self.doubt, fingerprint(adapter.state_dict()), self.action
+        was, action = fingerprint(adapter.state_dict()), self.action
         restored: tuple[str, ...] = ()
         if action == "rollback":
             better, place = self._best(adapter, step, estimate.details.get("temperature", 1.0))
@@ -112,15 +148,16 @@ class AnchorGuard(Recovery):
             restored = go_to(adapter, place) if better else ()
         elif action == RESET:
             restored = go_to(adapter, RESET)
+        self._note(step, action, reason, was, fingerprint(adapter.state_dict()))
         if action == "none":
             self.patience = 2 * max(1, self.patience)
         if self.action != "serve_anchor":
             self.doubt, self.waiting, self.since = 0.0, self.patience, 0
-        now = fingerprint(adapter.state_dict())
-        self.audit.append(
-            {"batch": step.index, "doubt": seen, "action": action, "reason": reason, "before": was, "after": now}
-        )
         return None if action == "none" else Repair(action, reason, restored)
+
+    def _note(self, step: Step, action: str, reason: str, before: str, after: str) -> None:
+        note = {"batch": step.index, "doubt": self.doubt, "action": action, "reason": reason}
+        self.audit.append({**note, "before": before, "after": after})
 
     def _best(self, adapter: Adapter, step: Step, temperature: float) -> tuple[bool, Any]:
         """Whether there is a better place on this batch, and which: snapshots, the newest first, come before others."""
@@ -146,3 +183,14 @@ class AnchorGuard(Recovery):
                 "add the estimator 'anchor_score'"
             )
         return telling[self.on or next(iter(telling))]
+
+
+def both(anchor: Tensor, adapted: Tensor, health: float, temperature: float) -> Tensor:
+    """The logarithm of both models' probabilities together, the adapted one's weighted by its health: [batch, classes].
+
+    >>> sure, unsure = torch.tensor([[0.0, 9.0]]), torch.tensor([[1.0, 0.0]])
+    >>> both(unsure, sure, 0.0, 1.0).argmax(1), both(unsure, sure, 1.0, 1.0).argmax(1)
+    (tensor([0]), tensor([1]))
+    """
+    told = (anchor / temperature).softmax(1) + health * (adapted / temperature).softmax(1)
+    return (told / (1 + health)).clamp(min=torch.finfo(told.dtype).tiny).log()
