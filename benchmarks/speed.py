@@ -9,7 +9,8 @@ For each model and batch size, four things are timed in turns, so that a slow mo
                of the plain forward: forward * (share before the first site + N * share behind it)
 
 and, for each adapter, the whole step: a monitor's serve and digest against the same step the published way, where the
-memory methods look at one image at a time. With --json the last line is a list of rows.
+memory methods look at one image at a time; and, for those, the arrival of a batch alone. With --json the last line is a
+list of rows.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--dtype", default=None, choices=("bfloat16", "float16"), help="of the dropout passes")
     parser.add_argument("--statistics", default="batch", choices=("batch", "running"), help="of the batch norms")
-    parser.add_argument("--compile", action="store_true", help="record ours as CUDA graphs, as `Monitor.compile` does")
+    parser.add_argument("--compile", action="store_true", help="make ours faster as `Monitor.compile` does")
     parser.add_argument("--threads", type=int, default=None)
     parser.add_argument("--json", action="store_true", help="print the rows as JSON on the last line")
     options = parser.parse_args()
@@ -85,7 +86,7 @@ def main() -> None:
         torch.set_num_threads(options.threads)
     dtype = getattr(torch, options.dtype) if options.dtype else None
     rows = []
-    for row in chain(estimates(options, dtype), steps(options, dtype)):
+    for row in chain(estimates(options, dtype), steps(options, dtype), arrivals(options)):
         rows.append(row)
         numbers = "  ".join(f"{key} {value:.4g}" for key, value in row.items() if isinstance(value, float))
         print(
@@ -158,6 +159,44 @@ def steps(options: argparse.Namespace, dtype: torch.dtype | None) -> Iterator[di
         milliseconds = {f"{key}_ms": 1e3 * value for key, value in times.items()}
         row = {"what": "step", "model": options.step_model, "batch": batch, "adapter": name, **milliseconds}
         yield {**row, "speedup": times["loop"] / times["ours"]}
+
+
+def arrivals(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """One row a memory method: a batch is answered and offered to the memory, as one batch and image by image.
+
+    As one batch also without the answer (`answered`), which has been given anyway.
+    """
+    build, pixels = MODELS[options.step_model]
+    batch = max((b for b in options.batches if b <= 64), default=64)
+    images = torch.rand(batch, 3, pixels, pixels, device=options.device)
+    for name in options.adapters:
+        adapter: Adapter = registry.create("adapter", name, build().eval().to(options.device))
+        if "memory" not in adapter.STATE:
+            continue
+        logits = adapter.predict(images)
+        timed: Timed = {
+            "ours": lambda adapter=adapter: offer(adapter, images, adapter.predict(images)),
+            "answered": lambda adapter=adapter, logits=logits: offer(adapter, images, logits),
+            "loop": lambda adapter=adapter: one_by_one(adapter, images),
+        }
+        times = interleaved(timed, options.repeats, options.device)
+        row = {"what": "arrival", "model": options.step_model, "batch": batch, "adapter": name}
+        milliseconds = {f"{key}_ms": 1e3 * value for key, value in times.items()}
+        yield {**row, **milliseconds, "speedup": times["loop"] / times["ours"]}
+
+
+def offer(adapter: Adapter, images: Tensor, logits: Tensor) -> None:
+    """Offer images to a method's memory."""
+    adapter.memory.add(  # type: ignore[attr-defined]
+        images, logits.argmax(1), logits.softmax(1).amax(1), classes=logits.shape[1]
+    )
+
+
+def one_by_one(adapter: Adapter, images: Tensor) -> None:
+    """The published way: an answer to the batch, and another to each image for the memory."""
+    adapter.predict(images)
+    for image in images.split(1):
+        offer(adapter, image, adapter.predict(image))
 
 
 @torch.no_grad()

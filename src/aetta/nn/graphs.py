@@ -64,12 +64,14 @@ def run(model: nn.Module, kind: Hashable, function: Function, *inputs: Tensor) -
 
 
 def record(model: nn.Module, *, fuse: bool = True) -> None:
-    """From now on, record the forward passes of a model, and the backward passes through them; not on a CPU.
+    """From now on, record the forward passes of a model, and the backward passes through them.
+
+    Its weights are put channels last, as convolutions like them; on a CPU that is all there is to do.
 
     fuse: Let torch's compiler fuse their operations first.
     """
+    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     if next(model.parameters(), torch.empty(0)).is_cuda:
-        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # convolutions are faster so
         _RECORDINGS[model] = Recordings(model, fuse=fuse)
 
 
