@@ -52,7 +52,7 @@ def test_after_a_kill_the_same_requests_give_the_same_bits_from_the_checkpoint(t
     made = engine(tmp_path / "killed", every=2)
     with client(made) as http:
         expected = [logits(ask(http, seed)) for seed in range(5)]
-        until(lambda: made.monitor.index == 5)
+        until(lambda: made.progress.read() == 5)
         left = _crash(made, tmp_path / "killed", tmp_path / "left")
     resumed = engine(left, every=2)
     assert resumed.monitor.index == 4
