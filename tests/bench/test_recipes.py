@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from aetta.bench.recipe import cells_of, limited, selected
+from aetta.bench.recipe import cells_of, limited, narrowed, selected
 from aetta.bench.recipes import find, paper, parts
 from aetta.bench.recipes.paper import ESTIMATORS, METHODS, RULES
 from aetta.bench.recipes.smoke import REPAIRED
@@ -81,3 +81,15 @@ def test_names_are_checked() -> None:
         find("smok")
     with pytest.raises(UnknownName, match="no part of smoke is called 'fully'"):
         parts("smoke.fully")
+
+
+def test_tables_can_be_narrowed_to_what_has_been_run() -> None:
+    tables, _ = parts("real", (0,))
+    some = narrowed(tables, ["cifar10-jpeg", "tent"])
+    entries = [entry for table in some for block in table.blocks for entry in block.entries]
+    assert entries
+    assert {cell.data for entry in entries for cell in (*entry.cells, *entry.without)} == {"cifar10-jpeg"}
+    assert {cell.adapter.name for entry in entries for cell in (*entry.cells, *entry.without)} == {"tent"}
+    assert narrowed(tables, []) == tables
+    with pytest.raises(UnknownName, match="tentt"):
+        narrowed(tables, ["tentt"])

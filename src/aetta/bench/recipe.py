@@ -8,7 +8,18 @@ from dataclasses import dataclass, replace
 from aetta.bench.cell import Cell
 from aetta.errors import UnknownName
 
-__all__ = ["Block", "Entry", "Figure", "Recipe", "Table", "cells_of", "limited", "limited_figures", "selected"]
+__all__ = [
+    "Block",
+    "Entry",
+    "Figure",
+    "Recipe",
+    "Table",
+    "cells_of",
+    "limited",
+    "limited_figures",
+    "narrowed",
+    "selected",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +124,20 @@ def selected(cells: Iterable[Cell], only: Sequence[str]) -> list[Cell]:
         if wanted:
             kept = [index for index in kept if wanted & set(words[index][field])]
     return [cells[index] for index in kept]
+
+
+def narrowed(tables: Iterable[Table], only: Sequence[str]) -> tuple[Table, ...]:
+    """The same tables, of the numbers alone whose cells are all `selected`."""
+    tables = tuple(tables)
+    kept = set(selected(cells_of(tables, ()), only))
+    found = []
+    for table in tables:
+        blocks = (
+            replace(block, entries=tuple(e for e in block.entries if kept.issuperset((*e.cells, *e.without))))
+            for block in table.blocks
+        )
+        found.append(replace(table, blocks=tuple(block for block in blocks if block.entries)))
+    return tuple(table for table in found if table.blocks)
 
 
 def limited(tables: Iterable[Table], batches: int | None) -> tuple[Table, ...]:

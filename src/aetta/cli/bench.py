@@ -118,10 +118,12 @@ def table(
     out: Out = DEFAULT_OUT,
     form: Annotated[str, typer.Option("--format", help="text, md, latex or html.")] = "text",
     compare: Annotated[str | None, typer.Option(help="paper: its numbers and the difference beside ours.")] = None,
+    only: Only = None,
     seeds: Seeds = None,
     limit_batches: Batches = None,
 ) -> None:
     """Print the tables of a recipe from what is finished; exit code 1 where cells are missing."""
+    from aetta.bench.recipe import narrowed
     from aetta.bench.render import render
     from aetta.bench.store import Store
     from aetta.bench.table import fill
@@ -131,7 +133,7 @@ def table(
         raise UnknownName.of("comparison", str(compare), ["paper"])
     tables, _ = _parts(recipe, seeds, limit_batches)
     store = Store(out)
-    filled = [fill(found, store) for found in tables]
+    filled = [fill(found, store) for found in narrowed(tables, only or ())]
     typer.echo("\n\n".join(render(found, form, compare=compare is not None) for found in filled))
     if any(found.missing for found in filled):
         count = len({cell for found in filled for cell in found.missing})
