@@ -142,12 +142,20 @@ def shifted(images: Tensor, domain: Domain, places: Tensor) -> Tensor:
 
 
 def places(
-    labels: Tensor, domains: list[Domain], *, batches: int, batch_size: int, order: str, seed: int
+    labels: Tensor,
+    domains: list[Domain],
+    *,
+    batches: int,
+    batch_size: int,
+    order: str,
+    seed: int,
+    concentration: float = 0.1,
 ) -> list[list[Tensor]]:
     """For each domain, the batches: which images of the pool.
 
-    order: "shuffled", as published, the same for each domain; or "dirichlet", clumped as 0.1 makes them, in ten slots
+    order: "shuffled", as published, the same for each domain; or "dirichlet", clumped, in ten slots
         also for a hundred classes: in as many slots as classes, a stream this short would hardly be clumped.
+    concentration: Of the clumps; the smaller, the fewer classes in a batch.
     """
     drawn = sampling_order(len(labels), seed, drop=1)[: batches * batch_size]
     if order == "shuffled":
@@ -156,7 +164,9 @@ def places(
     dummy = torch.zeros(len(drawn), 1, 1, 1, dtype=torch.uint8)
     data = from_arrays(dummy, chosen, classes=int(labels.max()) + 1)
     found: dict[str, list[Tensor]] = {f"{kind} {severity}": [] for kind, severity in domains}
-    arranged = dirichlet(dict.fromkeys(found, data), concentration=0.1, slots=SLOTS, batch_size=batch_size, seed=seed)
+    arranged = dirichlet(
+        dict.fromkeys(found, data), concentration=concentration, slots=SLOTS, batch_size=batch_size, seed=seed
+    )
     for pick in arranged.picks():
         found[str(pick.domain)].append(drawn[pick.parts[0].indices])
     return [[part for part in parts if len(part) == batch_size] for parts in found.values()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -101,3 +102,9 @@ class Broken(Source):
 
     def _adapt(self, images: Tensor, logits: Tensor) -> float | None:
         raise ValueError("broken on purpose")
+
+
+def shown_tables(page: Path, name: str) -> list[str]:
+    """What a page of the documentation shows between the marks of the tables of that name."""
+    marked = rf"<!-- tables: {re.escape(name)} -->\n\n(.*?)<!-- end -->"
+    return re.findall(marked, page.read_text(encoding="utf-8"), flags=re.DOTALL)
