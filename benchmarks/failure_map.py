@@ -71,7 +71,7 @@ class Setting:
 
 
 USUAL = Setting()
-SIZES = {1: 48, 4: 32, 16: 16, 64: USUAL.batches, 256: 3, 512: 2}  # batches of each corruption
+SIZES = {1: 100, 4: 32, 16: 16, 64: USUAL.batches, 256: 3, 512: 2}  # batches of each corruption
 SETTINGS: dict[str, dict[str, Setting]] = {
     "batch-size": {str(size): replace(USUAL, batch_size=size, batches=count) for size, count in SIZES.items()},
     "label-skew": {
@@ -261,7 +261,7 @@ def table(panel: str, points: list[Point]) -> str:
     names = [key for key in ESTIMATORS if key in points[0].scores]
     detailed = panel != "stream-length" and bool(points[0].details)
     head = [AXES[panel], "batches", "accuracy, %", "floor", *(ESTIMATORS[key] for key in names)]
-    head += ["its 90 % covers, %: AETTA", "AnchorScore"] if points[0].scores["aetta"].inside is not None else []
+    head += ["AETTA's 90 % covers, %", "AnchorScore's"] if points[0].scores["aetta"].inside is not None else []
     head += list(SHOWN_DETAILS) if detailed else []
     lines = [head, ["---"] * len(head)]
     for at in points:
@@ -294,12 +294,13 @@ def draw(made: dict[str, list[Point]], path: Path) -> None:
             Line2D([], [], color=RED, linestyle=":", label="AETTA: bias (estimate less truth)"),
             Line2D([], [], color=OTHER, marker="s", markersize=3.5, label="AnchorScore: mean absolute error"),
             Line2D([], [], color=OTHER, linestyle=":", label="AnchorScore: bias"),
-            Line2D([], [], color="#999999", linewidth=2.5, label="noise floor of the batch size"),
+            Line2D([], [], color=GREY, linewidth=2.5, label="noise floor of the batch size"),
         ]
         key.legend(handles=lines, loc="center left", handlelength=2.4, labelspacing=0.9)
         drawing.savefig(path, dpi=150)
 
 
+GREY = "#bbbbbb"
 COLOURS = {"aetta": (RED, "o"), "anchor": (OTHER, "s")}
 
 
@@ -307,7 +308,7 @@ def _panel(axes: Axes, panel: str, points: list[Point]) -> None:
     at = np.arange(len(points))
     floor = [p.floor for p in points]
     axes.axhline(0, color=TRUE, linewidth=0.5)
-    axes.plot(at, floor, color="#bbbbbb", linewidth=2.5, zorder=1)
+    axes.plot(at, floor, color=GREY, linewidth=2.5, zorder=1)
     for key, (colour, marker) in COLOURS.items():
         error, deviation, bias = (
             np.array([getattr(p.scores[key], what) for p in points]) for what in ("error", "deviation", "bias")
@@ -315,7 +316,9 @@ def _panel(axes: Axes, panel: str, points: list[Point]) -> None:
         axes.fill_between(at, error - deviation, error + deviation, color=colour, alpha=0.15, linewidth=0)
         axes.plot(at, error, color=colour, marker=marker, markersize=3.5)
         axes.plot(at, bias, color=colour, linestyle=":")
-    axes.set_xticks(at, [p.name for p in points])
+    axes.set_xticks(at, [p.name for p in points], fontsize=7)
+    if panel != "batch-size":  # where one place would flatten all others
+        axes.set_ylim(-17, 19)
     axes.set_xlabel(AXES[panel])
     axes.set_title(panel.replace("-", " "), loc="left")
     axes.margins(x=0.3 if len(points) == 2 else 0.05)
