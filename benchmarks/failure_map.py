@@ -257,20 +257,22 @@ def _classes(records: list[Record], classes: int, method: str) -> Point:
 
 
 def table(panel: str, points: list[Point]) -> str:
-    """Markdown: error (bias) of each, in points; for the flagship how often the interval covers, and its details."""
-    names = [key for key in ESTIMATORS if key in points[0].scores]
-    detailed = panel != "stream-length" and bool(points[0].details)
-    head = [AXES[panel], "batches", "accuracy, %", "floor", *(ESTIMATORS[key] for key in names)]
-    head += ["AETTA's 90 % covers, %", "AnchorScore's"] if points[0].scores["aetta"].inside is not None else []
-    head += list(SHOWN_DETAILS) if detailed else []
-    lines = [head, ["---"] * len(head)]
-    for at in points:
-        cells = [at.name, str(at.batches), f"{at.accuracy:.1f}", f"{at.floor:.1f}"]
-        cells += [f"{s.error:.1f} ± {s.deviation:.1f} ({s.bias:+.1f})" for s in (at.scores[key] for key in names)]
-        covers = [at.scores[key].inside for key in ("aetta", "anchor")]
-        cells += [f"{inside:.0f}" for inside in covers if inside is not None and len(head) > 4 + len(names)]
-        cells += [f"{at.details[name]:.2f}" for name in SHOWN_DETAILS] if detailed else []
-        lines.append(cells)
+    """Markdown: error (bias) of each in points, how often intervals cover, and the flagship's details over the panel."""
+    lines = [
+        [AXES[panel], *(at.name for at in points)],
+        ["---"] * (len(points) + 1),
+        ["batches", *(str(at.batches) for at in points)],
+        ["accuracy, %", *(f"{at.accuracy:.1f}" for at in points)],
+        ["floor", *(f"{at.floor:.1f}" for at in points)],
+    ]
+    for key, label in ESTIMATORS.items():
+        scores = [at.scores[key] for at in points]
+        lines.append([f"**{label}**", *(f"{found.error:.1f} ({found.bias:+.1f})" for found in scores)])
+        lines.append(["± one standard error", *(f"{found.deviation:.1f}" for found in scores)])
+        covers = [f"{found.inside:.0f}" for found in scores if found.inside is not None]
+        lines += [["its 90 % covers, %", *covers]] if covers else []
+    if panel != "stream-length" and points[0].details:  # they are means over a whole stream
+        lines += [[f"`{name}`", *(f"{at.details[name]:.2f}" for at in points)] for name in SHOWN_DETAILS]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
