@@ -1,6 +1,8 @@
 """Recorded passes give what eager ones give; what a recording would not see runs eagerly."""
 
 import copy
+import gc
+import weakref
 
 import pytest
 import torch
@@ -37,6 +39,20 @@ def test_a_model_is_recorded_until_it_is_forgotten():
     graphs.forget(model)
     graphs.forget(model)
     assert not graphs.is_recorded(model)
+
+
+def test_recordings_go_with_their_model_and_not_with_its_copies():
+    model, images = tiny_model(), tiny_images(1, 4)
+    expected = model(images)
+    vars(model)[graphs.PLACE] = graphs.Recordings(model)  # as `record` does on a GPU
+    assert graphs.is_recorded(model)
+    assert torch.equal(graphs.forward(model, images), expected)
+    assert not graphs.is_recorded(copy.deepcopy(model))
+    assert list(model.state_dict()) == list(tiny_model().state_dict())
+    gone = weakref.ref(model)
+    del model
+    gc.collect()
+    assert gone() is None
 
 
 def test_blocks_of_others_are_not_replayed():
@@ -84,7 +100,7 @@ def test_recorded_passes_and_gradients_equal_eager_ones(block, fuse):
             found[model] = (logits, *gradients, *(buffer.double() for buffer in model.buffers()))
         for one, other in zip(found[eager], found[recorded], strict=True):
             torch.testing.assert_close(other, one, rtol=1e-6, atol=1e-8)
-    assert sum(made is not None for made in graphs._RECORDINGS[recorded].made.values()) == 1
+    assert sum(made is not None for made in graphs._recordings(recorded).made.values()) == 1
 
 
 @on_gpu

@@ -16,7 +16,6 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 import torch.nn.functional as F
@@ -44,13 +43,14 @@ log = logging.getLogger(__name__)
 
 SEEN = 3  # a kind of pass is recorded when it is met for this time: some shapes come once or twice only
 MOST = 24  # recordings of one model
+PLACE = "_aetta_recordings"  # the attribute of a model that holds what was recorded of it
 WARM_UP = 3  # runs before a recording, as torch asks for
 Function = Callable[..., Tensor]
 
 
 def forward(model: nn.Module, images: Tensor) -> Tensor:
     """The logits of a forward pass, replayed where one like it has been recorded."""
-    found = _RECORDINGS.get(model)
+    found = _recordings(model)
     return logits_of(model(images)) if found is None else found.forward(images)
 
 
@@ -59,7 +59,7 @@ def run(model: nn.Module, kind: Hashable, function: Function, *inputs: Tensor) -
 
     kind: What decides what it does beside its inputs' shapes and the mode of the model.
     """
-    found = _RECORDINGS.get(model)
+    found = _recordings(model)
     return function(*inputs) if found is None else found.run(kind, function, inputs)
 
 
@@ -72,21 +72,26 @@ def record(model: nn.Module, *, fuse: bool = True) -> None:
     """
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     if next(model.parameters(), torch.empty(0)).is_cuda:
-        _RECORDINGS[model] = Recordings(model, fuse=fuse)
+        vars(model)[PLACE] = Recordings(model, fuse=fuse)
 
 
 def forget(model: nn.Module) -> None:
     """Drop what was recorded of a model, and record no more."""
-    _RECORDINGS.pop(model, None)
+    vars(model).pop(PLACE, None)
 
 
 def is_recorded(model: nn.Module) -> bool:
     """Whether passes of a model are recorded."""
-    return model in _RECORDINGS
+    return _recordings(model) is not None
+
+
+def _recordings(model: nn.Module) -> Recordings | None:
+    found: Recordings | None = vars(model).get(PLACE)
+    return found
 
 
 class Recordings:
-    """What has been recorded of one model."""
+    """What has been recorded of one model. They lie on the model, and go with it; a copy of it starts without."""
 
     def __init__(self, model: nn.Module, *, fuse: bool = True) -> None:
         self.model, self.fuse = model, fuse
@@ -95,6 +100,9 @@ class Recordings:
         self.home = self._addresses()
         self.seen: Counter[Hashable] = Counter()
         self.made: dict[Hashable, Recorded | None] = {}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> None:
+        return None
 
     def forward(self, images: Tensor) -> Tensor:
         """The logits of one forward pass."""
@@ -135,9 +143,6 @@ class Recordings:
 
     def _hooked(self) -> bool:
         return any(m._forward_hooks or m._forward_pre_hooks for m in self.modules)
-
-
-_RECORDINGS: WeakKeyDictionary[nn.Module, Recordings] = WeakKeyDictionary()
 
 
 def surroundings(inputs: Sequence[Tensor]) -> tuple[Hashable, ...]:
