@@ -21,14 +21,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
-import numpy as np
-
 from aetta.bench import score
 from aetta.bench.result import Result, read
+from benchmarks.corruptions import SAMPLE, sampled
 
 COLUMNS = ("accuracy", "aetta", "softmax_score", "gde", "src_valid", "adv_perturb")
 ALLOWED = {"accuracy": 1.0, "aetta": 1.0, "softmax_score": 1.0, "gde": 1.0, "src_valid": 2.0, "adv_perturb": 2.0}
-IMAGES = 2048
 DATA = {"CIFAR-10": "cifar10-jpeg", "Tiny-ImageNet-100": "tiny-imagenet-100"}
 
 
@@ -58,7 +56,7 @@ def sample(archives: Path, data: Path) -> None:
     """Write the images of the authors' run as a folder, and the weights beside it."""
     with tarfile.open(archives / "cifar10-jpeg.tar.xz") as archive:
         names = sorted(name for name in archive.getnames() if re.search(r"(^|/)test/.*jpg$", name))
-        chosen = {names[place] for place in np.random.RandomState(0).permutation(len(names))[:IMAGES]}
+        chosen = {names[place] for place in sampled(len(names), SAMPLE).tolist()}
         members = [member for member in archive.getmembers() if member.name in chosen]
         archive.extractall(data / "cifar10-jpeg", members=members, filter="data")
     for weights in archives.glob("*.safetensors"):

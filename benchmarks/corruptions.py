@@ -53,8 +53,13 @@ class Labelled:
 
     def sample(self, count: int) -> Labelled:
         """Those the reference's smaller columns were measured on."""
-        chosen = torch.from_numpy(np.random.RandomState(0).permutation(len(self.labels))[:count])
+        chosen = sampled(len(self.labels), count)
         return Labelled(self.images[chosen], self.labels[chosen])
+
+
+def sampled(images: int, count: int) -> torch.Tensor:
+    """Which of so many images, class by class, the reference's and the authors' numbers of a sample are of."""
+    return torch.from_numpy(np.random.RandomState(0).permutation(images)[:count])
 
 
 def main() -> None:

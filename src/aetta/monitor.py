@@ -21,7 +21,7 @@ from aetta.errors import BadInput
 from aetta.estimators.base import Estimator
 from aetta.explain import explain
 from aetta.nn import graphs
-from aetta.nn.functional import check_images, check_labels, logits_of, misfit
+from aetta.nn.functional import check_images, check_labels, first_convolution, logits_of, misfit
 from aetta.probe import Probe
 from aetta.recovery.base import NoRecovery, Recovery
 from aetta.rng import Rng
@@ -83,7 +83,8 @@ class Monitor(state.Stateful):
         self.index = 0
         self.classes: int | None = None
         self.frozen = False
-        self._channels = _input_channels(adapter.predictor)
+        first = first_convolution(adapter.predictor)
+        self._channels = None if first is None else first.in_channels
         self._lock = threading.RLock()
 
     def __call__(self, images: Tensor, *, labels: Tensor | None = None, domain: str | None = None) -> Step:
@@ -269,8 +270,3 @@ def _accuracy(logits: Tensor, labels: Tensor | None) -> float | None:
     if labels is None or not bool((known := labels >= 0).any()):
         return None
     return float((logits.argmax(1) == labels)[known].float().mean())
-
-
-def _input_channels(model: nn.Module) -> int | None:
-    """How many channels a model takes, by its first convolution, where it has one."""
-    return next((module.in_channels for module in model.modules() if isinstance(module, nn.Conv2d)), None)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["Rng"]
+__all__ = ["Rng", "threshold"]
 
 
 class Rng:
@@ -55,7 +55,7 @@ class Rng:
         words = torch.empty(-(-mask.numel() // 4), dtype=torch.int64, device=mask.device)
         words.random_(-(2**63), None, generator=self.generator(mask.device))
         bits = words.view(torch.int16)[: mask.numel()].view(mask.shape)
-        return torch.lt(bits, round(share * 2**16) - 2**15, out=mask) if share < 1 else mask.fill_(True)
+        return torch.lt(bits, threshold(share), out=mask) if share < 1 else mask.fill_(True)
 
     def normal_like(self, tensor: Tensor) -> Tensor:
         """Standard normal numbers, shaped like the tensor, with its device and dtype."""
@@ -93,3 +93,12 @@ class Rng:
         self._generators = {}
         for name, value in state["generators"].items():
             self.generator(name).set_state(value.cpu())
+
+
+def threshold(share: float) -> int:
+    """Sixteen random bits, as a signed number, lie below it with this probability, rounded to 1 / 65536.
+
+    >>> threshold(0.0), threshold(0.5), threshold(1.0)
+    (-32768, 0, 32768)
+    """
+    return round(share * 2**16) - 2**15

@@ -15,7 +15,7 @@ from aetta.adapters import Source
 from aetta.cli.model import Found
 from aetta.errors import AettaError, UnsuitableModel
 from aetta.monitor import Monitor
-from aetta.nn.functional import logits_of
+from aetta.nn.functional import first_convolution, logits_of
 from aetta.nn.norm import norms
 from aetta.nn.sites import default_sites
 from aetta.rng import Rng
@@ -62,7 +62,7 @@ def input_shape(found: Found, size: int | tuple[int, int] | None = None) -> tupl
     >>> input_shape(Found(cifar_resnet20(), "")), input_shape(Found(resnet18(), ""))
     ((3, 32, 32), (3, 224, 224))
     """
-    first = next((module for module in found.model.modules() if isinstance(module, nn.Conv2d)), None)
+    first = first_convolution(found.model)
     channels = 3 if first is None else first.in_channels
     side = size or found.size or _own_size(found.model)
     if side is None:

@@ -10,9 +10,9 @@ import math
 import torch
 from torch import Tensor
 
-from aetta.rng import Rng
+from aetta.rng import Rng, threshold
 
-__all__ = ["FIRST", "SECOND", "counted_dropout", "counted_masks", "counted_normals", "keys_of", "place_of", "threshold"]
+__all__ = ["FIRST", "SECOND", "counted_dropout", "counted_masks", "counted_normals", "keys_of", "place_of"]
 
 FIRST, SECOND = 0x7FEB352D, 0x846CA68B - 2**32  # the multipliers of lowbias32, as signed numbers
 SITES, ASIDE = 4096, 0x1E3779B9  # more sites than a model has; some odd number
@@ -67,11 +67,6 @@ def counted_dropout(output: Tensor, keys: Tensor, rate: float, *, repeated: bool
         return None
     dropped: Tensor = kernels.dropout(output, keys, repeated, threshold(1 - rate), 1 / (1 - rate))
     return dropped
-
-
-def threshold(share: float) -> int:
-    """Sixteen bits, as a signed number, that are below it are kept."""
-    return round(share * 2**16) - 2**15
 
 
 def counted_normals(keys: Tensor, shape: torch.Size) -> Tensor:

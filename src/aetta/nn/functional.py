@@ -19,6 +19,7 @@ __all__ = [
     "cross_entropy",
     "ema_",
     "entropy",
+    "first_convolution",
     "likelihood_ratio",
     "logits_of",
     "misfit",
@@ -169,13 +170,18 @@ def check_images(images: Any, *, channels: int | None = None, pixel_range: tuple
         raise BadInput(f"pixels lie in [{low:.3g}, {high:.3g}], not in {list(pixel_range)}; {hint}")
 
 
+def first_convolution(model: nn.Module) -> nn.Conv2d | None:
+    """Which tells how many channels a model takes, where it has one."""
+    return next((module for module in model.modules() if isinstance(module, nn.Conv2d)), None)
+
+
 def misfit(images: Tensor, model: nn.Module) -> str | None:
     """Why a model that failed on images may have: what in their shape or precision is not what it takes.
 
     >>> misfit(torch.zeros(3, 8, 8), nn.Conv2d(3, 4, 1))
     'images have shape (3, 8, 8), the model takes [batch, 3, height, width]; images[None] is a batch of one'
     """
-    convolution = next((module for module in model.modules() if isinstance(module, nn.Conv2d)), None)
+    convolution = first_convolution(model)
     if convolution is not None and images.ndim != 4:
         one = "; images[None] is a batch of one" if images.ndim == 3 else ""
         shape = f"[batch, {convolution.in_channels}, height, width]"
