@@ -131,7 +131,7 @@ def main() -> int:
     running.add_argument("--to", type=Path, required=True)
     running.add_argument("--device", default="cuda")
     running.add_argument("--mps", action="store_true", help="start NVIDIA's multi-process service first")
-    running.add_argument("--compiled", action="store_true", help="record passes and fuse their operations")
+    running.add_argument("--compiled", action="store_true", help="record passes as CUDA graphs")
     running.add_argument("--limit-batches", type=int, help="to try it out")
     merging = commands.add_parser("merge")
     merging.add_argument("packs", type=Path, nargs="+")

@@ -12,6 +12,7 @@ from aetta import registry
 from aetta.nn import graphs, norm
 from aetta.nn.caught import caught_now, grouped, robust_statistics
 from aetta.nn.dropout import dropped_logits, sample_masks
+from aetta.nn.weights import lent, snapshot
 from aetta.rng import Rng
 from aetta.testing import tiny_images, tiny_model
 
@@ -53,6 +54,23 @@ def test_recordings_go_with_their_model_and_not_with_its_copies():
     del model
     gc.collect()
     assert gone() is None
+
+
+def test_weights_lent_in_place_leave_a_gradient_that_waits_good():
+    """As GDE's do between a prediction and its adaptation, where the model's tensors have to stay where they are."""
+    model, images = tiny_model(), tiny_images(1, 4)
+    (expected,) = torch.autograd.grad(model(images).square().sum(), model.fc.bias)
+    waiting = model(images).square().sum()
+    before = snapshot(model)
+    with lent(model, {name: value * 2 for name, value in before.items()}, in_place=True):
+        assert not torch.equal(model.fc.weight, before["fc.weight"])
+        with torch.no_grad():
+            model(images)
+    with graphs.unchanged(model):
+        model.train()(images)
+    (found,) = torch.autograd.grad(waiting, model.fc.bias)
+    assert torch.equal(found, expected)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
 def test_blocks_of_others_are_not_replayed():

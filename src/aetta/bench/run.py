@@ -42,7 +42,7 @@ def run(cell: Cell, workspace: Workspace, progress: Progress | None = None) -> R
     """
     monitor = build(cell, workspace)
     if workspace.compiled:
-        monitor.compile()
+        monitor.compile(fuse=False)  # a cell is too short to pay for the compiler
     total = batch_count(cell, workspace)
     rows = []
     for batch in stream(cell, workspace):

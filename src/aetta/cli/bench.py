@@ -41,7 +41,7 @@ def run(
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ...")] = "cpu",
     compiled: Annotated[
-        bool, typer.Option(help="On a GPU, record passes and fuse their operations: faster, with other rounding.")
+        bool, typer.Option(help="On a GPU, record passes as CUDA graphs and replay them: faster where launching them is what takes time.")
     ] = False,
     seeds: Seeds = None,
     limit_batches: Batches = None,

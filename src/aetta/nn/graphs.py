@@ -153,8 +153,11 @@ def surroundings(inputs: Sequence[Tensor]) -> tuple[Hashable, ...]:
 
 @contextmanager
 def unchanged(model: nn.Module) -> Iterator[None]:
-    """Behind it, the buffers of a model are what they were: warming up moves running statistics."""
-    kept = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    """Behind it, the buffers of a model are what they were: warming up moves running statistics.
+
+    Autograd does not hear of it: a graph that waits for its backward pass stays good.
+    """
+    kept = [(buffer.data, buffer.clone()) for buffer in model.buffers()]
     try:
         yield
     finally:

@@ -66,8 +66,8 @@ def lent(model: nn.Module, weights: Mapping[str, Tensor], *, in_place: bool = Fa
 
 @contextmanager
 def _copied_in(model: nn.Module, weights: Mapping[str, Tensor]) -> Iterator[None]:
-    here = model.state_dict()
-    places = [here[name] for name in weights]
+    here = model.state_dict(keep_vars=True)
+    places = [here[name].data for name in weights]  # behind autograd's back: all is as it was when a gradient is taken
     before = [place.clone() for place in places]
     _copy(places, list(weights.values()))
     try:
