@@ -48,8 +48,6 @@ def run(shared: Path, seconds: float, to: Path, device: str, mps: bool, compiled
     until = time.monotonic() + seconds - MARGIN
     data = unpack_data(shared, BUILD / "data")
     environment = {**os.environ, "AETTA_DATA": str(data), "AETTA_CACHE": str(BUILD / "cache")}
-    if mps:
-        environment |= start_mps()
     left = False
     for what, which, jobs in STAGES:
         remaining = until - time.monotonic()
@@ -59,7 +57,7 @@ def run(shared: Path, seconds: float, to: Path, device: str, mps: bool, compiled
         start = time.monotonic()
         command = [sys.executable, "-m", "aetta", "run", what, *which, "--jobs", str(jobs), "--device", device]
         command += ["--out", str(BUILD / "results"), "--stop-after", f"{remaining:.0f}"]
-        command += ["--compiled"] if compiled else []
+        command += [*(["--compiled"] if compiled else []), *(["--mps"] if mps else [])]
         command += [] if limit is None else ["--limit-batches", str(limit)]
         code = subprocess.run(command, env=environment).returncode
         print(f"{what} {' '.join(which)}: exit code {code}, {time.monotonic() - start:.1f} s", flush=True)
@@ -81,19 +79,6 @@ def unpack_data(shared: Path, data: Path) -> Path:
         if not (data / weights.name).is_file():
             shutil.copy(weights, data / weights.name)
     return data.resolve()
-
-
-def start_mps() -> dict[str, str]:
-    """Let kernels of several processes run at once, where the machine has NVIDIA's service for it."""
-    folder = BUILD.resolve() / "mps"
-    folder.mkdir(parents=True, exist_ok=True)
-    found = {"CUDA_MPS_PIPE_DIRECTORY": str(folder), "CUDA_MPS_LOG_DIRECTORY": str(folder)}
-    try:
-        subprocess.run(["nvidia-cuda-mps-control", "-d"], env={**os.environ, **found}, check=True, timeout=30)
-    except (OSError, subprocess.SubprocessError) as problem:
-        print(f"without MPS: {problem}", flush=True)
-        return {}
-    return found
 
 
 def pack_finished(to: Path, limit: int | None) -> None:
@@ -130,7 +115,7 @@ def main() -> int:
     running.add_argument("--seconds", type=float, default=560)
     running.add_argument("--to", type=Path, required=True)
     running.add_argument("--device", default="cuda")
-    running.add_argument("--mps", action="store_true", help="start NVIDIA's multi-process service first")
+    running.add_argument("--mps", action="store_true", help="through NVIDIA's multi-process service")
     running.add_argument("--compiled", action="store_true", help="record passes as CUDA graphs")
     running.add_argument("--limit-batches", type=int, help="to try it out")
     merging = commands.add_parser("merge")

@@ -28,9 +28,11 @@ import json
 import sys
 import tarfile
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
+from aetta.bench.mps import shared_gpu
 from benchmarks.flagship import cells
 from benchmarks.flagship.pool import Pool
 from benchmarks.flagship.record import Settings, Worker
@@ -61,7 +63,7 @@ def main() -> int:
     pace = given.pace if given.what == "test" else 0.0
     settings = Settings(given.archives, given.local, rows, given.device, until, best, given.limit, pace, given.graphs)
     pairs = list(dict.fromkeys((cell.data, cell.source) for cell in wanted))
-    with Pool(Worker, settings, given.jobs, until) as pool:
+    with shared_gpu() if given.mps else nullcontext(), Pool(Worker, settings, given.jobs, until) as pool:
         pool.run("unpack", [("decode", data) for data in dict.fromkeys(data for data, _ in pairs)])
         shifts = [("shift", data, domain) for data, domain in cells.shifts(wanted)]
         pool.run("prepare", [*(("numbers", *pair) for pair in pairs), *shifts])
@@ -112,6 +114,7 @@ def _arguments() -> argparse.ArgumentParser:
         "--pace", type=float, default=1.0, help="how long runs take, as a multiple of what was measured"
     )
     parser.add_argument("--graphs", action="store_true", help="record passes as CUDA graphs: faster, other rounding")
+    parser.add_argument("--mps", action="store_true", help="share the GPU through NVIDIA's multi-process service")
     parser.add_argument("--budget-seconds", type=float, default=140)
     parser.add_argument("--images", type=int, default=2048, help="of each corruption, in the test")
     parser.add_argument("--seeds", type=int, default=3)

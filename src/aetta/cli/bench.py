@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -41,7 +41,10 @@ def run(
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ...")] = "cpu",
     compiled: Annotated[
-        bool, typer.Option(help="On a GPU, record passes as CUDA graphs and replay them: faster where launching them is what takes time.")
+        bool, typer.Option(help="On a GPU, record passes as CUDA graphs and replay them: less to launch.")
+    ] = False,
+    mps: Annotated[
+        bool, typer.Option(help="Share the GPU through NVIDIA's multi-process service: faster where --jobs is several.")
     ] = False,
     seeds: Seeds = None,
     limit_batches: Batches = None,
@@ -59,6 +62,7 @@ def run(
     ] = None,
 ) -> None:
     """Run the cells of a recipe that are not finished. Break it off at any time: a second run goes on."""
+    from aetta.bench.mps import shared_gpu
     from aetta.bench.store import Store
     from aetta.bench.sweep import Settings, sweep
     from aetta.bench.workspace import default_cache, default_data
@@ -77,7 +81,8 @@ def run(
         return
     until = None if stop_after is None else time.monotonic() + stop_after
     watch = WatchSweep(missing, store.folder, screen, jobs=jobs, device=device, until=until)
-    with watch, closing(sweep(missing, store, running, workspace, may_start=watch.may_start)) as events:
+    events = sweep(missing, store, running, workspace, may_start=watch.may_start)
+    with shared_gpu() if mps else nullcontext(), watch, closing(events):
         for event in events:
             if not watch.see(event):
                 break
