@@ -3,11 +3,13 @@
     python -m benchmarks.authors sample ../shared/data data
     aetta run real.continual --seeds 0 --only cifar10-jpeg --device cuda --data data --out results
     python -m benchmarks.authors compare ../shared results
+    python -m benchmarks.authors draws data --method tent --draws 1 2 3
 
 `sample` unpacks the 2,048 test images that the authors' code was run on: the model is right on 92.4 % of them, on 91.5 %
 of all. The authors' numbers are read from the table in the shared folder's README.md: continual, severity 5, batches of
 64, 2,048 images a corruption (1,024 for CoTTA; RoTTA's first 14 corruptions), seed 0. Both sides draw their own
-corruptions. The exit code of `compare` is 1 where a cell is farther away than allowed, or missing.
+corruptions. The exit code of `compare` is 1 where a cell is farther away than allowed, or missing. `draws` tells how much
+of a difference a draw of the corruptions makes: one method over others of them.
 """
 
 from __future__ import annotations
@@ -18,11 +20,16 @@ import shutil
 import sys
 import tarfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
-from aetta.bench import score
+from aetta.bench import score, workspace
+from aetta.bench.recipe import cells_of
+from aetta.bench.recipes import parts
 from aetta.bench.result import Result, read
+from aetta.bench.run import run
+from aetta.bench.workspace import default_cache
 from benchmarks.corruptions import SAMPLE, sampled
 
 COLUMNS = ("accuracy", "aetta", "softmax_score", "gde", "src_valid", "adv_perturb")
@@ -39,7 +46,17 @@ def main() -> int:
     comparing = commands.add_parser("compare")
     comparing.add_argument("shared", type=Path, help="the folder whose README.md holds the authors' table")
     comparing.add_argument("results", type=Path, help="the --out of `aetta run`")
+    drawing = commands.add_parser("draws")
+    drawing.add_argument("data", type=Path, help="the folder that `sample` wrote")
+    drawing.add_argument("--method", default="tent")
+    drawing.add_argument("--draws", type=int, nargs="+", default=[1, 2, 3])
+    drawing.add_argument("--estimators", nargs="*", default=["softmax_score", "gde"])
+    drawing.add_argument("--device", default="cpu")
+    drawing.add_argument("--cache", type=Path, default=None)
     options = parser.parse_args()
+    if options.command == "draws":
+        draws(options)
+        return 0
     if options.command == "sample":
         sample(options.archives, options.data)
         return 0
@@ -102,11 +119,27 @@ def compare(title: str, authors: Mapping[str, Mapping[str, float]], results: Map
     return failed
 
 
+def draws(options: argparse.Namespace) -> None:
+    """Print a method's numbers for each draw of the corruptions."""
+    (cell,) = (
+        cell
+        for cell in cells_of(parts("real.continual")[0])
+        if (cell.data, cell.adapter.name, cell.seed) == ("cifar10-jpeg", options.method, 0)
+    )
+    kept = tuple((label, made) for label, made in cell.estimators if label in options.estimators)
+    print("| draw | accuracy | " + " | ".join(label for label, _ in kept) + " |\n| --- |" + " --- |" * (1 + len(kept)))
+    for draw in options.draws:
+        workspace.CORRUPTION_SEED = draw
+        place = workspace.Workspace(options.data, options.cache or default_cache(), options.device)
+        found = measured(run(replace(cell, estimators=kept), place), None)
+        print(f"| {draw} | " + " | ".join(f"{value:.2f}" for value in found.values()) + " |", flush=True)
+
+
 def measured(result: Result, domains: int | None) -> dict[str, float]:
     """Accuracy and errors in points, as the mean over corruptions."""
     chosen: Sequence[str] = result.cell.domains[:domains]
     found = {"accuracy": fmean(score.accuracy([result], domain).value for domain in chosen)}
-    for column in COLUMNS[1:]:
+    for column in (label for label in COLUMNS[1:] if label in dict(result.cell.estimators)):
         found[column] = fmean(score.error([result], column, domain).value for domain in chosen)
     return {name: 100 * value for name, value in found.items()}
 

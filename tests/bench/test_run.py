@@ -89,6 +89,7 @@ def test_provenance_tells_what_decides(workspace: Workspace) -> None:
     assert found["normalisation"] == [[0.5] * 3, [0.25] * 3]
     assert found["subset"].startswith("640 of 640 images, key ")
     assert (found["batch_size"], found["predict_before_adapt"], found["device"]) == (64, True, "cpu")
+    assert found["validation"] == "as they are"
     assert {"aetta", "torch", "numpy", "kornia", "python"} <= set(found["versions"])
     assert provenance(replace(SHORT, seed=1), workspace)["order"] != found["order"]
 

@@ -150,6 +150,7 @@ def test_higher_is_better_for_gains(tmp_path: Path) -> None:
         ({"order": "published 1111"}, "order of shapes of seed 1"),
         ({"batch_size": 32}, "batch size"),
         ({"versions": {"aetta": "0.1.0", "torch": "2.13.0"}}, "version of torch"),
+        ({"validation": "cropped and flipped"}, "SrcValid's images of shapes"),
         ({"predict_before_adapt": False}, "predict before adapt"),
     ],
 )

@@ -34,7 +34,7 @@ class DataSet:
     clean: Reads the images without corruption.
     corrupted: Reads one corruption of one severity; where there is none, the clean images are corrupted by us.
     validation: Reads labelled source images, for SrcValid; the clean ones if not given.
-    augmented: SrcValid's images are cropped and flipped at random, as the authors' code does with training images.
+    augmented: SrcValid's images are cropped and flipped at random, as the authors' code does with any of them.
     resident: Whether a whole domain fits into memory; otherwise each batch is decoded when it is due.
     """
 
@@ -103,8 +103,8 @@ DATA: dict[str, DataSet] = {
             clean=lambda root: shapes.drawn(*TEST_SHAPES),
             validation=lambda root: shapes.drawn(*VALIDATION_SHAPES),
         ),
-        DataSet("cifar10-jpeg", clean=cifar),
-        DataSet("tiny-imagenet-100", clean=lambda root: tiny_imagenet(root, classes=100, halved=True)),
+        DataSet("cifar10-jpeg", clean=cifar, augmented=True),
+        DataSet("tiny-imagenet-100", clean=lambda root: tiny_imagenet(root, classes=100, halved=True), augmented=True),
         DataSet(
             "cifar10-c",
             clean=cifar,

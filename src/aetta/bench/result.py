@@ -18,10 +18,11 @@ from aetta.bench.cell import Cell
 from aetta.errors import DataError
 from aetta.files import written_whole
 
-__all__ = ["Result", "read", "row_of", "significant", "to_lines", "write"]
+__all__ = ["AS_THEY_ARE", "Result", "read", "row_of", "significant", "to_lines", "write"]
 
 Row = Mapping[str, Any]
 DIGITS = 5
+AS_THEY_ARE = "as they are"  # how SrcValid saw its images, unless a row says otherwise
 
 
 @dataclass(frozen=True, slots=True)

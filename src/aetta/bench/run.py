@@ -15,8 +15,8 @@ from aetta import __version__, registry
 from aetta._types import Batch
 from aetta.adapters.base import Adapter
 from aetta.bench.cell import Cell, Part
-from aetta.bench.data import source_model
-from aetta.bench.result import Result, row_of
+from aetta.bench.data import data_set, source_model
+from aetta.bench.result import AS_THEY_ARE, Result, row_of
 from aetta.bench.workspace import Workspace
 from aetta.data.labelled import LabelledImages, digest
 from aetta.data.published import sampling_order
@@ -110,6 +110,7 @@ def provenance(cell: Cell, workspace: Workspace) -> dict[str, Any]:
         "order": f"{cell.order} {digest(order.numpy().tobytes())}",
         "batch_size": cell.batch_size,
         "versions": {"aetta": __version__, "python": platform.python_version(), **_versions()},
+        "validation": "cropped and flipped" if data_set(cell.data).augmented else AS_THEY_ARE,
         "predict_before_adapt": True,
         "device": _device_name(workspace.device) + (", compiled" if workspace.compiled else ""),
     }

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from aetta.bench.cell import Cell
 from aetta.bench.recipe import Block, Entry, Table
-from aetta.bench.result import Result
+from aetta.bench.result import AS_THEY_ARE, Result
 from aetta.bench.score import Score, accuracy, error, gain
 from aetta.bench.store import Store
 from aetta.errors import DataError
@@ -107,6 +107,7 @@ def _decisive(result: Result) -> dict[tuple[str, ...], object]:
         ("order", data, f"seed {seed}"): found["order"],
         ("kind of order",): cell.order,
         ("batch size",): found["batch_size"],
+        ("SrcValid's images", data): found.get("validation", AS_THEY_ARE),
         ("predict before adapt",): found["predict_before_adapt"],
         **versions,
     }

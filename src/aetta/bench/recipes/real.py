@@ -1,7 +1,8 @@
 """The paper's tables on data at hand: CIFAR-10 as JPEG and 100 classes of Tiny-ImageNet at 32x32, corrupted by us.
 
 They stand beside the paper's numbers on CIFAR10-C and CIFAR100-C, not in their place: other images, other source
-models, other draws of the corruptions. SrcValid looks at 1,000 clean images the source model was not trained on.
+models, other draws of the corruptions. SrcValid looks at 1,000 clean images the source model was not trained on,
+cropped and flipped as in the released code.
 """
 
 from __future__ import annotations
