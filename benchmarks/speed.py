@@ -8,6 +8,9 @@ For each model and batch size, four things are timed in turns, so that a slow mo
     floor      what the stacked pass would take if it did nothing but its convolutions and matrix products, at the rate
                of the plain forward: forward * (share before the first site + N * share behind it)
 
+On a GPU further the loop in the precision of ours, all that a pass is made of but its convolutions and matrix products
+left out (`convolutions`: each once in its own shape, replayed), and the arithmetic at 790 TFLOP/s (`arithmetic`);
+
 and, for each adapter, the whole step: a monitor's serve and digest against the same step the published way, where the
 memory methods look at one image at a time; and, for those, the arrival of a batch alone. With --json the last line is a
 list of rows.
@@ -42,6 +45,7 @@ from aetta.nn.sites import default_sites
 from aetta.rng import Rng
 
 SAMPLES = 10
+PEAK = 790e12  # operations of an H200 in a second, in bfloat16, that a large product of matrices reaches
 WARM_UP = 5
 Timed = dict[str, Callable[[], object]]
 
@@ -123,9 +127,23 @@ def estimates(options: argparse.Namespace, dtype: torch.dtype | None) -> Iterato
                 }
                 if options.compile:
                     timed["replayed"] = lambda model=mine, images=images: graphs.forward(model, images)
+                operations = 0
+                if options.device == "cuda":
+                    timed["same_loop"] = lambda model=model, images=images: in_precision(
+                        dtype, published_estimate, model, images
+                    )
+                    timed["convolutions"], operations = convolutions(model, images, dtype)
                 times = interleaved(timed, options.repeats, options.device)
                 peak = memory_peak(timed["ours"], options.device)
             floor = times["forward"] * (1 - share + SAMPLES * share)
+            more = {}
+            if options.device == "cuda":
+                more = {
+                    "arithmetic_ms": 1e3 * operations / PEAK,
+                    "same_speedup": times["same_loop"] / times["ours"],
+                    "over_convolutions": times["ours"] / times["convolutions"],
+                    "over_arithmetic": times["ours"] / (operations / PEAK),
+                }
             yield {
                 "what": "estimate",
                 "model": name,
@@ -135,6 +153,7 @@ def estimates(options: argparse.Namespace, dtype: torch.dtype | None) -> Iterato
                 "speedup": times["loop"] / times["ours"],
                 "over_floor": times["ours"] / floor,
                 "peak_mib": peak,
+                **more,
             }
 
 
@@ -224,6 +243,39 @@ def published_step(adapter: Adapter, images: Tensor) -> None:
         with torch.no_grad(), adapter.inference():
             published_estimate(adapter.predictor, images)
         adapter.adapt(images, logits)
+
+
+def in_precision(dtype: torch.dtype | None, function: Callable[..., float], *given: Any) -> float:
+    """What a function returns under autocast."""
+    with torch.autocast("cuda", dtype=dtype, enabled=dtype is not None):
+        return function(*given)
+
+
+def convolutions(model: nn.Module, images: Tensor, dtype: torch.dtype | None) -> tuple[Callable[[], object], int]:
+    """The convolutions and matrix products of the stacked pass alone, recorded; and how many operations they are."""
+    met: list[tuple[nn.Module, torch.Size]] = []
+    logits = model(images)
+    layers = [module for module in model.modules() if isinstance(module, (nn.Conv2d, nn.Linear))]
+    handles = [layer.register_forward_hook(lambda m, given, _out: met.append((m, given[0].shape))) for layer in layers]
+    with FlopCounterMode(display=False) as counter:
+        Probe(model, images, logits, rng=Rng(0), dtype=dtype).dropout(SAMPLES, 0.4)
+    for handle in handles:
+        handle.remove()
+    wanted = dtype or images.dtype
+    inputs = {shape: torch.rand(shape, device=images.device, dtype=wanted) for _, shape in met}
+    for shape, value in inputs.items():
+        if len(shape) == 4:
+            inputs[shape] = value.contiguous(memory_format=torch.channels_last)
+    own = {layer: copy.deepcopy(layer).to(wanted) for layer, _ in met}
+    for layer in own.values():
+        if isinstance(layer, nn.Conv2d):
+            layer.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def run() -> Tensor:
+        with graphs.thinned():
+            return [own[layer](inputs[shape]) for layer, shape in met][-1]
+
+    return graphs.Recorded(run, []), counter.get_total_flops()
 
 
 @contextmanager

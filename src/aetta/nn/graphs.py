@@ -214,12 +214,13 @@ class thinned(TorchFunctionMode):  # noqa: N801  (a `with` block)
 class Recorded:
     """A function of tensors, recorded with its backward pass: called with inputs of the same shapes, it replays.
 
+    function: It lives as long as its recording, as the tensors that it holds have to.
     inputs: Where inputs are copied to before each replay; they become its own.
     trained: The tensors that get gradients; none for a function that needs no backward pass.
     """
 
     def __init__(self, function: Function, inputs: Sequence[Tensor], trained: Sequence[Tensor] = ()) -> None:
-        self.inputs = list(inputs)
+        self.function, self.inputs = function, list(inputs)
         self.trained, self.turn = list(trained), 0
         self._warm_up(function)
         self.graph, self.back = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
