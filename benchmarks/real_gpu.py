@@ -28,18 +28,19 @@ from aetta.bench.store import Store
 BUILD = Path("build/real")
 ARCHIVES = {"cifar10-jpeg.tar.xz": "cifar10-jpeg", "tiny-imagenet-val.tar.xz": "tiny-imagenet-100"}
 CIFAR10, TINY100 = ["--only", "cifar10-jpeg"], ["--only", "tiny-imagenet-100"]
-STAGES: Sequence[tuple[str, Sequence[str], int]] = (  # what, which of it, and how many cells at once
-    ("real.continual", ["--seeds", "0", *CIFAR10], 6),
-    ("real.continual", ["--seeds", "0", *TINY100], 6),
-    ("real.continual", ["--seeds", "1,2"], 6),
-    ("real.recovery", ["--seeds", "0", *TINY100], 8),
-    ("real.fully", ["--seeds", "0"], 8),
-    ("real.recovery", ["--seeds", "1,2", *TINY100], 8),
-    ("real.fully", ["--seeds", "1,2"], 8),
-    ("real.recovery", ["--seeds", "0,1,2", *CIFAR10], 8),
-    ("real", ["--seeds", "0"], 8),  # the figures' traced cells, N and alpha
-    ("real", [], 8),
+STAGES: Sequence[tuple[str, Sequence[str]]] = (  # what, and which of it
+    ("real.continual", ["--seeds", "0", *CIFAR10]),
+    ("real.continual", ["--seeds", "0", *TINY100]),
+    ("real.continual", ["--seeds", "1,2"]),
+    ("real.recovery", ["--seeds", "0", *TINY100]),
+    ("real.fully", ["--seeds", "0"]),
+    ("real.recovery", ["--seeds", "1,2", *TINY100]),
+    ("real.fully", ["--seeds", "1,2"]),
+    ("real.recovery", ["--seeds", "0,1,2", *CIFAR10]),
+    ("real", ["--seeds", "0"]),  # the figures' traced cells, N and alpha
+    ("real", []),
 )
+JOBS = 12  # cells at once
 MARGIN = 25.0  # seconds, to pack in
 
 
@@ -49,13 +50,13 @@ def run(shared: Path, seconds: float, to: Path, device: str, mps: bool, compiled
     data = unpack_data(shared, BUILD / "data")
     environment = {**os.environ, "AETTA_DATA": str(data), "AETTA_CACHE": str(BUILD / "cache")}
     left = False
-    for what, which, jobs in STAGES:
+    for what, which in STAGES:
         remaining = until - time.monotonic()
         if remaining < 20:
             left = True
             break
         start = time.monotonic()
-        command = [sys.executable, "-m", "aetta", "run", what, *which, "--jobs", str(jobs), "--device", device]
+        command = [sys.executable, "-m", "aetta", "run", what, *which, "--jobs", str(JOBS), "--device", device]
         command += ["--out", str(BUILD / "results"), "--stop-after", f"{remaining:.0f}"]
         command += [*(["--compiled"] if compiled else []), *(["--mps"] if mps else [])]
         command += [] if limit is None else ["--limit-batches", str(limit)]
