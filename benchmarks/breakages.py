@@ -27,7 +27,7 @@ BREAKAGES = [  # what goes wrong, file, this text, becomes that, the tests that 
     ("passes share statistics", "nn/caught.py", "if not call.training or len(call.input)", "if True or len(call.input)", "nn"),
     ("masks from one generator", DROPOUT, "self.rng.child(index, site)", "self.rng", "nn test_monitor.py"),
     ("a hook is left behind", DROPOUT, "            handle.remove()\n        if mode", "            pass\n        if mode", "nn"),
-    ("norms stay switched", "nn/norm.py", "            vars(layer).update(old)", "            pass", "nn"),
+    ("norms stay switched", "nn/norm.py", "            layer.update(old)", "            pass", "nn"),
     ("masks keep the wrong share", "rng.py", "round(share * 2**16)", "round(share * 2**15)", "nn"),
     ("masks from global randomness", "rng.py", "generator=self.generator(mask.device)", "generator=None", "test_contracts.py"),
     ("a rejected model stays healthy", SCORE, "max(0.0, 1 - gap / max(errors, 1e-6))", "1.0", "estimators/test_anchor_score.py"),

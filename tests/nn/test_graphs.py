@@ -73,6 +73,27 @@ def test_weights_lent_in_place_leave_a_gradient_that_waits_good():
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
+def test_a_recording_steps_aside_for_hooks_and_tensors_it_has_not_seen():
+    model = tiny_model()
+    made = graphs.Recordings(model)
+    home, deep = made.home, model.layer1[0]
+    assert made._addresses() == home
+    with lent(model, {"layer1.0.bn1.weight": torch.zeros(4)}):
+        assert made._addresses() != home
+    assert made._addresses() == home
+    own = deep.conv1.weight.data
+    deep.conv1.weight.data = torch.zeros_like(own)
+    assert made._addresses() != home
+    deep.conv1.weight.data = own
+    assert made._addresses() == home
+    assert not made._hooked()
+    with deep.register_forward_hook(lambda *_: None):
+        assert made._hooked()
+    assert not made._hooked()
+    model.layer1[0] = copy.deepcopy(deep)
+    assert made._addresses() != home
+
+
 def test_blocks_of_others_are_not_replayed():
     class Theirs(torch.overrides.TorchFunctionMode):
         def __torch_function__(self, func, types, args=(), kwargs=None):

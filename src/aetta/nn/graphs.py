@@ -14,7 +14,6 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
 from typing import Any
 
 import torch
@@ -25,6 +24,7 @@ from torch.overrides import TorchFunctionMode
 from aetta.nn.caught import caught_now
 from aetta.nn.functional import logits_of
 from aetta.nn.norm import batch_norms
+from aetta.parts import parts
 
 __all__ = [
     "Recorded",
@@ -96,7 +96,6 @@ class Recordings:
     def __init__(self, model: nn.Module, *, fuse: bool = True) -> None:
         self.model, self.fuse = model, fuse
         self.norms = batch_norms(model)
-        self.modules = list(model.modules())
         self.home = self._addresses()
         self.seen: Counter[Hashable] = Counter()
         self.made: dict[Hashable, Recorded | None] = {}
@@ -106,7 +105,8 @@ class Recordings:
 
     def forward(self, images: Tensor) -> Tensor:
         """The logits of one forward pass."""
-        trained = [p for p in self.model.parameters() if p.requires_grad] if torch.is_grad_enabled() else []
+        asked = parts(self.model).parameters.values() if torch.is_grad_enabled() else ()
+        trained = [parameter for parameter in asked if parameter.requires_grad]
         return self.run("forward", lambda x: logits_of(self.model(x)), [images], trained)
 
     def run(
@@ -138,11 +138,10 @@ class Recordings:
         return self.made.get(key)
 
     def _addresses(self) -> list[int]:
-        held = chain.from_iterable((*m._parameters.values(), *m._buffers.values()) for m in self.modules)
-        return [tensor.data_ptr() for tensor in held if tensor is not None]
+        return list(map(Tensor.data_ptr, parts(self.model).tensors))
 
     def _hooked(self) -> bool:
-        return any(m._forward_hooks or m._forward_pre_hooks for m in self.modules)
+        return any(m._forward_hooks or m._forward_pre_hooks for m in parts(self.model).modules)
 
 
 def surroundings(inputs: Sequence[Tensor]) -> tuple[Hashable, ...]:
