@@ -206,7 +206,11 @@ def _freeze_into(holder: Any, key: Any, value: Any, tensors: list[tuple[Any, Any
         inner: dict[str, Any] = {}
         holder[key] = inner
         for name, item in value.items():
-            _freeze_into(inner, str(name), item, tensors)
+            if isinstance(item, Tensor):  # nearly all are
+                inner[str(name)] = None
+                tensors.append((inner, str(name), item))
+            else:
+                _freeze_into(inner, str(name), item, tensors)
     elif hasattr(value, "state_dict"):
         _freeze_into(holder, key, value.state_dict(), tensors)
     elif isinstance(value, Sequence | deque):
@@ -241,15 +245,19 @@ class _Place:
 
     def __call__(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
         """Copies of the tensors, which hold until the next call."""
-        if any(tensor.layout is not torch.strided for tensor in tensors):
-            return _copies(tensors)
-        addresses = list(map(Tensor.data_ptr, tensors))
-        if addresses != self.addresses or not all(map(is_, tensors, self.tensors)):
-            self.tensors, self.addresses, self.copies = list(tensors), addresses, _copies(tensors)
-            self.groups = _by_kind(self.copies, self.tensors)
-            return self.copies
+        same = len(tensors) == len(self.tensors) and all(map(is_, tensors, self.tensors))
+        if not same or list(map(Tensor.data_ptr, tensors)) != self.addresses:
+            return self._anew(tensors)
         for copies, originals in self.groups:
             torch._foreach_copy_(copies, originals)
+        return self.copies
+
+    def _anew(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+        self.copies = _copies(tensors)
+        dense = all(tensor.layout is torch.strided for tensor in tensors)  # others have no address
+        self.tensors = list(tensors) if dense else []
+        self.addresses = list(map(Tensor.data_ptr, self.tensors))
+        self.groups = _by_kind(self.copies, self.tensors)
         return self.copies
 
 

@@ -117,10 +117,12 @@ class Adapter(Stateful):
         Of the predictor, whose predictions are served.
         """
         holder = next((name for name in self.STATE if getattr(self, name) is self.predictor), None)
-        names = tuple(self.adapted())
+        adapted = self.adapted()
+        names = tuple(adapted)
         if holder is None or not names:
             return 0.0
-        parameters, initial = parts(self.predictor).parameters, self._initial[holder]
+        parameters = adapted if self.predictor is self.student else parts(self.predictor).parameters
+        initial = self._initial[holder]
         source = [initial[name] for name in names]
         moved = torch._foreach_norm(torch._foreach_sub([parameters[name] for name in names], source))
         if self._size is None or self._size[0] != (holder, names):  # it is asked for after each batch
