@@ -54,13 +54,14 @@ def forward(model: nn.Module, images: Tensor) -> Tensor:
     return logits_of(model(images)) if found is None else found.forward(images)
 
 
-def run(model: nn.Module, kind: Hashable, function: Function, *inputs: Tensor) -> Tensor:
+def run(model: nn.Module, kind: Hashable, function: Function, *inputs: Tensor, alone: bool = False) -> Tensor:
     """What a function of tensors that runs a model returns, replayed where it has been recorded.
 
     kind: What decides what it does beside its inputs' shapes and the mode of the model.
+    alone: Whether it leaves the model alone: its inputs are all it sees.
     """
     found = _recordings(model)
-    return function(*inputs) if found is None else found.run(kind, function, inputs)
+    return function(*inputs) if found is None else found.run(kind, function, inputs, alone=alone)
 
 
 def record(model: nn.Module, *, fuse: bool = True) -> None:
@@ -107,21 +108,30 @@ class Recordings:
         """The logits of one forward pass, with gradients for what asks for them."""
         return self.run("forward", lambda x: logits_of(self.model(x)), [images], training=torch.is_grad_enabled())
 
-    def run(self, kind: Hashable, function: Function, inputs: Sequence[Tensor], *, training: bool = False) -> Tensor:
+    def run(
+        self,
+        kind: Hashable,
+        function: Function,
+        inputs: Sequence[Tensor],
+        *,
+        training: bool = False,
+        alone: bool = False,
+    ) -> Tensor:
         """What a function of tensors returns: a recording of it, if there is one, else itself.
 
         kind: What decides what it does beside its inputs' shapes and the mode of the model.
         training: Whether parameters get gradients; without, its operations are traced one by one, so that it may hold
             hooks and blocks of any kind.
+        alone: Whether it leaves the model alone.
         """
-        made = self._find(kind, function, inputs, training)
+        key = self._key(kind, inputs, training, alone)
+        made = None if key is None else self._find(key, function, inputs, training)
         return function(*inputs) if made is None else made(*inputs)
 
-    def _find(self, kind: Hashable, function: Function, inputs: Sequence[Tensor], training: bool) -> Recorded | None:
+    def _find(self, key: Hashable, function: Function, inputs: Sequence[Tensor], training: bool) -> Recorded | None:
         if any(value.device.type != "cuda" or value.requires_grad for value in inputs):
             return None
-        key = None if torch.cuda.is_current_stream_capturing() else self._key(kind, inputs, training)
-        if key is None:
+        if torch.cuda.is_current_stream_capturing():
             return None
         self.seen[key] += 1
         if key not in self.made and self.seen[key] >= SEEN and len(self.made) < MOST:
@@ -130,11 +140,16 @@ class Recordings:
                 self.made[key] = recorded(function, inputs, trained, fuse=self.fuse)
         return self.made.get(key)
 
-    def _key(self, kind: Hashable, inputs: Sequence[Tensor], training: bool) -> tuple[Hashable, ...] | None:
+    def _key(
+        self, kind: Hashable, inputs: Sequence[Tensor], training: bool = False, alone: bool = False
+    ) -> tuple[Hashable, ...] | None:
         """What tells this pass from others; None where a recording would not see all that it does."""
-        mode, now = caught_now(), parts(self.model)
+        mode = caught_now()
+        if mode is None or alone:
+            return None if mode is None else (kind, mode, *surroundings(inputs))
+        now = parts(self.model)
         hooked = any(part._forward_hooks or part._forward_pre_hooks for part in now.modules)
-        if mode is None or hooked or _addresses(now) != self.home:
+        if hooked or _addresses(now) != self.home:
             return None
         norms = tuple((layer.training, layer.track_running_stats, layer.momentum) for layer in self.norms)
         trained = training and tuple(p.requires_grad for p in now.parameters.values())
