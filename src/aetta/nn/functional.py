@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from aetta.errors import BadInput, UnsuitableModel
+from aetta.parts import parts
 
 __all__ = [
     "batch_variance",
@@ -83,7 +84,8 @@ def ema_(average: nn.Module, new: nn.Module, keep: float) -> None:
 
     Those that are not trained are equal in both, and stay so to the last bit.
     """
-    pairs = [(old, p) for old, p in zip(average.parameters(), new.parameters(), strict=True) if p.requires_grad]
+    both = (parts(module).parameters.values() for module in (average, new))
+    pairs = [(old, p) for old, p in zip(*both, strict=True) if p.requires_grad]
     olds: list[Tensor] = [old for old, _ in pairs]
     news: list[Tensor] = [p for _, p in pairs]
     torch._foreach_mul_(olds, keep)
