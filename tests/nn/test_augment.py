@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.fx.experimental.proxy_tensor import make_fx
 
-from aetta.nn.augment import Augmentation, affine, blur, recolour
+from aetta.nn.augment import Augmentation, _noise, affine, all_at_once, blur, recolour
 from aetta.rng import Rng
 from aetta.testing import tiny_images
 
@@ -44,6 +45,17 @@ def test_views_stay_images_near_their_own() -> None:
 def test_images_of_other_channels_keep_hue_and_saturation(channels: int) -> None:
     images = torch.rand(4, channels, 16, 16)
     assert Augmentation()(images, Rng(0), range(2)).shape == (8, channels, 16, 16)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("per_image", [False, True])
+def test_made_all_at_once_views_are_the_same(per_image: bool, channels: int) -> None:
+    """As where they are replayed: nothing that is done depends on the draws, as one trace of it shows."""
+    images, views, augment = tiny_images()[:, :channels], range(2, 8), Augmentation(per_image=per_image)
+    inputs = [(images, augment.settings(images, Rng(s), views), _noise(images, Rng(s), views)) for s in (0, 1)]
+    traced = make_fx(all_at_once)(*inputs[0])
+    for seed, given in enumerate(inputs):
+        assert torch.equal(traced(*given), augment(images, Rng(seed), views))
 
 
 def test_factors_in_the_middle_change_no_colour() -> None:
