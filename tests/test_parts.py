@@ -58,7 +58,8 @@ def _walked(model):
 
 def _found(model):
     found = parts(model)
-    return found.modules, dict(found.parameters), dict(found.state), set(map(id, found.tensors))
+    held = found.held
+    return found.modules, dict(held.parameters), dict(held.state), set(map(id, held.tensors))
 
 
 def _same(one, other):
@@ -84,12 +85,12 @@ def test_what_was_replaced_is_found(change):
 
 def test_a_model_is_walked_once_while_its_values_change_in_place():
     model = tiny_model()
-    first, tensors = parts(model), parts(model).tensors
+    first, tensors = parts(model), parts(model).held.tensors
     with torch.no_grad():
         model.conv1.weight += 1
     model.conv1.weight.data = torch.zeros(1)
     assert parts(model) is first
-    assert parts(model).tensors is tensors
+    assert parts(model).held.tensors is tensors
 
 
 def test_a_state_that_is_more_than_its_tensors_is_not_told():
@@ -100,8 +101,8 @@ def test_a_state_that_is_more_than_its_tensors_is_not_told():
         def set_extra_state(self, state):
             pass
 
-    assert parts(nn.Linear(2, 2)).state is not None
-    assert parts(Scaled(2, 2)).state is None
+    assert parts(nn.Linear(2, 2)).held.state is not None
+    assert parts(Scaled(2, 2)).held.state is None
 
 
 def test_copies_start_without_and_states_know_nothing_of_it():

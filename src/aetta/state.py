@@ -132,7 +132,7 @@ class Stateful(metaclass=_Born):
         for name in self.STATE:
             value = getattr(self, name)
             if isinstance(value, nn.Module):
-                same, whole = self._versions[name], parts(value).state
+                same, whole = self._versions[name], parts(value).held.state
                 tensors = (value.state_dict(keep_vars=True) if whole is None else whole).items()
                 written = {k: v for k, v in tensors if same.get(k) != v._version}
                 taken[name] = _Part(freeze(written, self._place(name)))

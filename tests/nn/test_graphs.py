@@ -98,6 +98,10 @@ def test_a_recording_steps_aside_for_hooks_and_tensors_it_has_not_seen():
     assert known() not in (home, None)
     deep.conv1.weight.requires_grad_()
     assert known() == home
+    activation, model.relu = model.relu, torch.nn.Identity()
+    assert known() is None
+    model.relu = activation
+    assert known() == home
     model.layer1[0] = copy.deepcopy(deep)
     assert known() is None
 

@@ -102,7 +102,9 @@ class Adapter(Stateful):
     def adapted(self) -> Mapping[str, nn.Parameter]:
         """The parameters that are trained, by name."""
         return {
-            name: parameter for name, parameter in parts(self.student).parameters.items() if parameter.requires_grad
+            name: parameter
+            for name, parameter in parts(self.student).held.parameters.items()
+            if parameter.requires_grad
         }
 
     def source(self) -> tuple[str | None, Mapping[str, Tensor]]:
@@ -121,7 +123,7 @@ class Adapter(Stateful):
         names = tuple(adapted)
         if holder is None or not names:
             return 0.0
-        parameters = adapted if self.predictor is self.student else parts(self.predictor).parameters
+        parameters = adapted if self.predictor is self.student else parts(self.predictor).held.parameters
         initial = self._initial[holder]
         source = [initial[name] for name in names]
         moved = torch._foreach_norm(torch._foreach_sub([parameters[name] for name in names], source))

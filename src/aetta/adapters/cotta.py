@@ -110,7 +110,7 @@ class Cotta(Adapter):
     def _return_some(self, rng: Rng) -> None:
         """Each weight of the student returns to the source with a small probability (eq. 8)."""
         if self.restore > 0:
-            ours, sources = (list(parts(model).parameters.values()) for model in (self.model, self.anchor))
+            ours, sources = (list(parts(model).held.parameters.values()) for model in (self.model, self.anchor))
             sizes = [p.numel() for p in ours]
             returns = rng.uniform_like(ours[0].new_empty(sum(sizes))) < self.restore
             for p, source, some in zip(ours, sources, torch.split(returns, sizes), strict=True):

@@ -84,7 +84,7 @@ def ema_(average: nn.Module, new: nn.Module, keep: float) -> None:
 
     Those that are not trained are equal in both, and stay so to the last bit.
     """
-    both = (parts(module).parameters.values() for module in (average, new))
+    both = (parts(module).held.parameters.values() for module in (average, new))
     pairs = [(old, p) for old, p in zip(*both, strict=True) if p.requires_grad]
     olds: list[Tensor] = [old for old, _ in pairs]
     news: list[Tensor] = [p for _, p in pairs]

@@ -24,7 +24,7 @@ from torch.overrides import TorchFunctionMode
 from aetta.nn.caught import caught_now
 from aetta.nn.functional import logits_of
 from aetta.nn.norm import batch_norms
-from aetta.parts import Parts, parts
+from aetta.parts import Held, parts
 
 __all__ = [
     "Recorded",
@@ -97,7 +97,7 @@ class Recordings:
     def __init__(self, model: nn.Module, *, fuse: bool = True) -> None:
         self.model, self.fuse = model, fuse
         self.norms = batch_norms(model)
-        self.home = _addresses(parts(model))
+        self.modules, self.home = parts(model).modules, _addresses(parts(model).held)
         self.seen: Counter[Hashable] = Counter()
         self.made: dict[Hashable, Recorded | None] = {}
 
@@ -148,15 +148,15 @@ class Recordings:
         if mode is None or alone:
             return None if mode is None else (kind, mode, *surroundings(inputs))
         now = parts(self.model)
-        hooked = any(part._forward_hooks or part._forward_pre_hooks for part in now.modules)
-        if hooked or _addresses(now) != self.home:
+        held, hooked = now.held, any(part._forward_hooks or part._forward_pre_hooks for part in now.modules)
+        if hooked or now.modules != self.modules or _addresses(held) != self.home:
             return None
         norms = tuple((layer.training, layer.track_running_stats, layer.momentum) for layer in self.norms)
-        trained = training and tuple(p.requires_grad for p in now.parameters.values())
+        trained = training and tuple(p.requires_grad for p in held.parameters.values())
         return kind, mode, norms, trained, *surroundings(inputs)
 
 
-def _addresses(of: Parts) -> list[int]:
+def _addresses(of: Held) -> list[int]:
     return list(map(Tensor.data_ptr, of.tensors))
 
 
