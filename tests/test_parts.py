@@ -1,7 +1,9 @@
 """What is kept of a walk over a module holds for as long as nothing in it is replaced, whichever way."""
 
 import copy
+import gc
 import pickle
+import weakref
 
 import pytest
 import torch
@@ -114,3 +116,16 @@ def test_copies_start_without_and_states_know_nothing_of_it():
     for other in (copied, read):
         assert parts(other) is not first
         assert parts(other).modules == list(other.modules())
+
+
+def test_they_do_not_keep_a_model_that_is_gone():
+    model = tiny_model()
+    assert parts(model).held.parameters
+    assert parts(model).held.state
+    gone = weakref.ref(model)
+    gc.disable()
+    try:
+        del model
+        assert gone() is None
+    finally:
+        gc.enable()

@@ -7,6 +7,7 @@ Each time it is asked whether all of it is still in its place; what has been rep
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from functools import cached_property
 from operator import is_
@@ -36,41 +37,45 @@ def parts(module: nn.Module) -> Parts:
 
 
 class Parts:
-    """The parts of one module. They lie on it, and go with it; a copy of it starts without.
-
-    modules: As `Module.modules` gives them.
-    """
+    """The parts of one module. They lie on it, and go with it, which they do not hold; a copy of it starts without."""
 
     def __init__(self, module: nn.Module) -> None:
-        self.modules = list(module.modules())
-        self._attributes = [vars(part) for part in self.modules]  # where a module looks last, and takes longest
-        self._children = self._inside("_modules")
+        self._whole = weakref.ref(module)
+        self._inner = list(module.modules())[1:]
+        self._attributes = [vars(part) for part in self._inner]  # where a module looks last, and takes longest
+        self._children = self._values("_modules")
         self._held: Held | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(None), ()
 
     @property
+    def modules(self) -> list[nn.Module]:
+        """As `Module.modules` gives them."""
+        return [_alive(self._whole), *self._inner]
+
+    @property
     def held(self) -> Held:
         """The tensors in them now."""
-        values = self._inside("_parameters", "_buffers")
+        values = self._values("_parameters", "_buffers")
         if self._held is None or not _same(values, self._held.values):
-            self._held = Held(self.modules[0], values)
+            self._held = Held(_alive(self._whole), values)
         return self._held
 
     def holds(self) -> bool:
         """Whether no module has been added, taken away or replaced since."""
-        return _same(self._inside("_modules"), self._children)
+        return _same(self._values("_modules"), self._children)
 
-    def _inside(self, *kinds: str) -> list[Any]:
-        return [value for part in self._attributes for kind in kinds for value in part[kind].values()]
+    def _values(self, *kinds: str) -> list[Any]:
+        attributes = [vars(_alive(self._whole)), *self._attributes]
+        return [value for part in attributes for kind in kinds for value in part[kind].values()]
 
 
 class Held:
     """The tensors of a module, each time by the names they go by there."""
 
     def __init__(self, module: nn.Module, values: Sequence[Any]) -> None:
-        self.module, self.values = module, values
+        self.values, self._whole = values, weakref.ref(module)
 
     @cached_property
     def tensors(self) -> list[Tensor]:
@@ -80,13 +85,19 @@ class Held:
     @cached_property
     def parameters(self) -> dict[str, nn.Parameter]:
         """As `Module.named_parameters` gives them."""
-        return dict(self.module.named_parameters())
+        return dict(_alive(self._whole).named_parameters())
 
     @cached_property
     def state(self) -> dict[str, Tensor] | None:
         """As `Module.state_dict` gives it; None where that holds anything but parameters and buffers."""
-        saved, known = self.module.state_dict(keep_vars=True), set(map(id, self.tensors))
+        saved, known = _alive(self._whole).state_dict(keep_vars=True), set(map(id, self.tensors))
         return dict(saved) if all(id(value) in known for value in saved.values()) else None
+
+
+def _alive(whole: weakref.ref[nn.Module]) -> nn.Module:
+    module = whole()
+    assert module is not None, "only who has the module asks for its parts"
+    return module
 
 
 def _same(now: Sequence[Any], before: Sequence[Any]) -> bool:
