@@ -1,5 +1,6 @@
 """State is declared, copied, saved whole or not at all, and refused where it does not belong."""
 
+import copy
 from collections import deque
 
 import hypothesis.strategies as st
@@ -178,3 +179,69 @@ def test_a_state_is_a_copy():
 def test_what_cannot_be_saved_is_refused():
     with pytest.raises(TypeError, match="cannot be part of a state"):
         state.freeze(object())
+
+
+def _fail_within(tent, change):
+    before = state.fingerprint(tent.state_dict())
+    with pytest.raises(RuntimeError), state.all_or_nothing(tent):  # noqa: PT012  (the failure comes after changes)
+        change()
+        assert state.fingerprint(tent.state_dict()) != before
+        raise RuntimeError
+    assert state.fingerprint(tent.state_dict()) == before
+
+
+def _in_another_precision(tent):
+    tent.model.bn1.running_mean.data = tent.model.bn1.running_mean.double()
+
+
+def _with_a_tensor_in_anothers_place(tent):
+    tent.model.bn1.running_mean = tent.model.bn1.running_mean + 1 / 3
+
+
+def _with_another_optimizer_state(tent):
+    tent.optimizer.load_state_dict(tent.optimizer.state_dict())
+
+
+def _as_it_was(tent):
+    tent.reset()
+
+
+@pytest.mark.parametrize(
+    "meanwhile",
+    [_in_another_precision, _with_a_tensor_in_anothers_place, _with_another_optimizer_state, _as_it_was],
+    ids=lambda change: change.__name__.strip("_"),
+)
+def test_everything_is_taken_back_each_time_whatever_was_replaced_meanwhile(meanwhile):
+    tent, images = Tent(tiny_model()), tiny_images()
+
+    def adapt():
+        tent.adapt(images)
+        with torch.no_grad():
+            tent.model.bn1.running_mean += 1 / 3
+
+    for _ in range(3):
+        adapt()
+        _fail_within(tent, adapt)
+    meanwhile(tent)
+    adapt()
+    for _ in range(2):
+        _fail_within(tent, adapt)
+
+
+def test_a_copy_shares_no_memory_with_what_it_was_copied_from():
+    tent, images = Tent(tiny_model()), tiny_images()
+    for _ in range(2):
+        tent.adapt(images)
+    other = copy.deepcopy(tent)
+    with pytest.raises(RuntimeError), state.all_or_nothing(tent):  # noqa: PT012  (the failure comes after changes)
+        tent.adapt(images)
+        with state.all_or_nothing(other):
+            other.adapt(images)
+        other.reset()
+        with state.all_or_nothing(other):
+            pass
+        raise RuntimeError
+    again = copy.deepcopy(tent)
+    tent.adapt(images)
+    again.adapt(images)
+    assert state.fingerprint(tent.state_dict()) == state.fingerprint(again.state_dict())

@@ -13,7 +13,8 @@ import inspect
 import json
 from abc import ABCMeta
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import is_
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,9 +22,11 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from aetta.errors import CheckpointError
 from aetta.files import written_whole
+from aetta.parts import parts
 
 __all__ = ["Stateful", "all_or_nothing", "fingerprint", "freeze", "load", "save"]
 
@@ -121,17 +124,26 @@ class Stateful(metaclass=_Born):
             setattr(self, name, _thaw(getattr(self, name), value))
 
     def _snapshot(self) -> dict[str, Any]:
-        """As `_capture`, without the parameters that have not been written since the initial state was noted."""
+        """As `_capture`, without the parameters that have not been written since the initial state was noted.
+
+        It holds until the next one, which takes its memory.
+        """
         taken: dict[str, Any] = {}
         for name in self.STATE:
             value = getattr(self, name)
             if isinstance(value, nn.Module):
-                same = self._versions[name]
-                tensors = value.state_dict(keep_vars=True).items()
-                taken[name] = _Part(freeze({k: v for k, v in tensors if same.get(k) != v._version}))
+                same, whole = self._versions[name], parts(value).held.state
+                tensors = (value.state_dict(keep_vars=True) if whole is None else whole).items()
+                written = {k: v for k, v in tensors if same.get(k) != v._version}
+                taken[name] = _Part(freeze(written, self._place(name)))
             else:
-                taken[name] = freeze(value)
+                taken[name] = freeze(value, self._place(name) if isinstance(value, Optimizer) else None)
         return taken
+
+    def _place(self, name: str) -> _Place:
+        """Where copies of a part of the state lie."""
+        places: dict[str, _Place] = vars(self).setdefault("_places", {})
+        return places.setdefault(name, _Place())
 
     def _kind(self) -> str:
         return f"{type(self).__module__}:{type(self).__qualname__}"
@@ -168,12 +180,17 @@ def all_or_nothing(*objects: Stateful) -> Iterator[None]:
         _GUARDED.reset(token)
 
 
-def freeze(value: Any) -> Any:
-    """A deep copy of a value as a plain tree; tensors are cloned where they lie."""
+def freeze(value: Any, copies: Callable[[Sequence[Tensor]], Sequence[Tensor]] | None = None) -> Any:
+    """A deep copy of a value as a plain tree; tensors are copied where they lie.
+
+    copies: Gives the copies of all its tensors; clones if not given.
+    """
     tree: dict[str, Any] = {}
     tensors: list[tuple[Any, Any, Tensor]] = []
     _freeze_into(tree, "", value, tensors)
-    for (holder, key, _), copy in zip(tensors, _copies([tensor for _, _, tensor in tensors]), strict=True):
+    with torch.no_grad():
+        copied = (copies or _copies)([tensor for _, _, tensor in tensors])
+    for (holder, key, _), copy in zip(tensors, copied, strict=True):
         holder[key] = copy
     return tree[""]
 
@@ -182,14 +199,18 @@ def _freeze_into(holder: Any, key: Any, value: Any, tensors: list[tuple[Any, Any
     """Put a value into a tree at a place; tensors are only noted, with their places."""
     holder[key] = None
     if isinstance(value, Tensor):
-        tensors.append((holder, key, value.detach()))
+        tensors.append((holder, key, value))
     elif isinstance(value, PLAIN):
         holder[key] = value
     elif isinstance(value, dict) or (isinstance(value, Mapping) and not hasattr(value, "state_dict")):
         inner: dict[str, Any] = {}
         holder[key] = inner
         for name, item in value.items():
-            _freeze_into(inner, str(name), item, tensors)
+            if isinstance(item, Tensor):  # nearly all are
+                inner[str(name)] = None
+                tensors.append((inner, str(name), item))
+            else:
+                _freeze_into(inner, str(name), item, tensors)
     elif hasattr(value, "state_dict"):
         _freeze_into(holder, key, value.state_dict(), tensors)
     elif isinstance(value, Sequence | deque):
@@ -208,6 +229,43 @@ def _copies(tensors: Sequence[Tensor]) -> list[Tensor]:
         for place, copy in zip(places, torch._foreach_mul([tensors[place] for place in places], 1), strict=True):
             copies[place] = copy
     return copies
+
+
+class _Place:
+    """Copies of tensors in memory that is kept from one time to the next: one operation for all of a kind."""
+
+    def __init__(self) -> None:
+        self.tensors: list[Tensor] = []
+        self.addresses: list[int] = []
+        self.copies: list[Tensor] = []
+        self.groups: list[tuple[list[Tensor], list[Tensor]]] = []
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), ()
+
+    def __call__(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Copies of the tensors, which hold until the next call."""
+        same = len(tensors) == len(self.tensors) and all(map(is_, tensors, self.tensors))
+        if not same or list(map(Tensor.data_ptr, tensors)) != self.addresses:
+            return self._anew(tensors)
+        for copies, originals in self.groups:
+            torch._foreach_copy_(copies, originals)
+        return self.copies
+
+    def _anew(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+        self.copies = _copies(tensors)
+        dense = all(tensor.layout is torch.strided for tensor in tensors)  # others have no address
+        self.tensors = list(tensors) if dense else []
+        self.addresses = list(map(Tensor.data_ptr, self.tensors))
+        self.groups = _by_kind(self.copies, self.tensors)
+        return self.copies
+
+
+def _by_kind(copies: Sequence[Tensor], tensors: Sequence[Tensor]) -> list[tuple[list[Tensor], list[Tensor]]]:
+    """Those copies and tensors together that one operation can take."""
+    kinds = [(tensor.dtype, tensor.device) for tensor in tensors]
+    groups = [[place for place, other in enumerate(kinds) if other == kind] for kind in dict.fromkeys(kinds)]
+    return [([copies[place] for place in group], [tensors[place] for place in group]) for group in groups]
 
 
 def _on_accelerator(tensor: Tensor) -> bool:

@@ -88,6 +88,22 @@ def test_a_small_share_of_all_weights_returns() -> None:
     assert 0.15 < back / moved < 0.25
 
 
+def test_what_returns_is_drawn_for_one_parameter_after_the_other() -> None:
+    adapter, by_hand = cotta(restore=0.3), cotta(restore=0.3)
+    rng = Rng(4)
+    with torch.no_grad():
+        for model in (adapter.model, by_hand.model):
+            for p in model.parameters():
+                p += 1
+        for p, source in zip(by_hand.model.parameters(), by_hand.anchor.parameters(), strict=True):
+            p.copy_(torch.where(rng.uniform_like(p) < 0.3, source, p))
+    versions = [p._version for p in adapter.model.parameters()]
+    adapter._return_some(Rng(4))
+    for p, expected, version in zip(adapter.model.parameters(), by_hand.model.parameters(), versions, strict=True):
+        assert torch.equal(p, expected)
+        assert p._version > version, "else it would not be put back after an error"
+
+
 def test_all_of_the_student_is_trained_and_nothing_of_the_others() -> None:
     adapter = cotta()
     assert len(adapter.adapted()) == len(list(adapter.model.parameters()))

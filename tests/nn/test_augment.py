@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.fx.experimental.proxy_tensor import make_fx
 
-from aetta.nn.augment import Augmentation, affine, blur, recolour
+from aetta.nn import graphs
+from aetta.nn.augment import Augmentation, _noise, affine, all_at_once, augmented, blur, recolour
 from aetta.rng import Rng
-from aetta.testing import tiny_images
+from aetta.testing import tiny_images, tiny_model
 
 STILL = torch.tensor([0.5, 0.5, 0.5, 0.5, 0.5])  # every factor in the middle: 1, and hue 0
 IN_ORDER = torch.arange(5)
@@ -44,6 +46,30 @@ def test_views_stay_images_near_their_own() -> None:
 def test_images_of_other_channels_keep_hue_and_saturation(channels: int) -> None:
     images = torch.rand(4, channels, 16, 16)
     assert Augmentation()(images, Rng(0), range(2)).shape == (8, channels, 16, 16)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("per_image", [False, True])
+def test_made_all_at_once_views_are_the_same(per_image: bool, channels: int) -> None:
+    """As where they are replayed: nothing that is done depends on the draws, as one trace of it shows."""
+    images, views, augment = tiny_images()[:, :channels], range(2, 8), Augmentation(per_image=per_image)
+    inputs = [(images, augment.settings(images, Rng(s), views), _noise(images, Rng(s), views)) for s in (0, 1)]
+    traced = make_fx(all_at_once)(*inputs[0])
+    for seed, given in enumerate(inputs):
+        assert torch.equal(traced(*given), augment(images, Rng(seed), views))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+@pytest.mark.parametrize("fuse", [False, True], ids=["recorded", "fused"])
+@pytest.mark.parametrize("per_image", [False, True])
+def test_replayed_views_are_those_of_eager_operations(per_image: bool, fuse: bool) -> None:
+    model, augment = tiny_model().cuda(), Augmentation(per_image=per_image)
+    graphs.record(model, fuse=fuse)
+    for turn in range(6):
+        images = tiny_images(turn).double().cuda()
+        views = augmented(model, images, augment, Rng(turn), range(2, 6))
+        torch.testing.assert_close(views, augment(images, Rng(turn), range(2, 6)), rtol=1e-5, atol=1e-6)
+    assert [made is None for made in graphs._recordings(model).made.values()] == [False]
 
 
 def test_factors_in_the_middle_change_no_colour() -> None:

@@ -73,6 +73,63 @@ def test_weights_lent_in_place_leave_a_gradient_that_waits_good():
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
+def test_a_recording_steps_aside_for_hooks_and_tensors_it_has_not_seen():
+    model, images = tiny_model(), tiny_images(1, 4)
+    deep, made = model.layer1[0], graphs.Recordings(model)
+
+    def known():
+        return made._key("forward", [images], training=True)
+
+    home = known()
+    assert home is not None
+    with lent(model, {"layer1.0.bn1.weight": torch.zeros(4)}):
+        assert known() is None
+    own = deep.conv1.weight.data
+    deep.conv1.weight.data = torch.zeros_like(own)
+    assert known() is None
+    deep.conv1.weight.data = own
+    assert known() == home
+    with deep.register_forward_hook(lambda *_: None):
+        assert known() is None
+    with norm.batch_statistics(model):
+        assert known() not in (home, None)
+    assert made._key("forward", [images], training=False) not in (home, None)
+    deep.conv1.weight.requires_grad_(False)
+    assert known() not in (home, None)
+    deep.conv1.weight.requires_grad_()
+    assert known() == home
+    activation, model.relu = model.relu, torch.nn.Identity()
+    assert known() is None
+    model.relu = activation
+    assert known() == home
+    model.layer1[0] = copy.deepcopy(deep)
+    assert known() is None
+
+
+def test_gradients_are_copied_at_once_and_kept_from_being_copied_again():
+    """As `copied` gives them they are nobody else's, and so become what `Tensor.grad` holds."""
+
+    class Given(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, gradients, *trained):
+            ctx.gradients = gradients
+            return trained[0].sum().detach()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            found = graphs.copied(ctx.gradients)
+            given.extend(value.data_ptr() for value in found)
+            return None, *found
+
+    given = []
+    trained = [torch.rand(3, requires_grad=True), torch.rand(2, 4, 3, 3, requires_grad=True)]
+    gradients = [torch.rand(3), torch.rand(2, 4, 3, 3)]
+    Given.apply(gradients, *trained).backward()
+    assert [value.grad.data_ptr() for value in trained] == given
+    assert all(torch.equal(value.grad, expected) for value, expected in zip(trained, gradients, strict=True))
+    assert all(value.data_ptr() not in given for value in gradients)
+
+
 def test_blocks_of_others_are_not_replayed():
     class Theirs(torch.overrides.TorchFunctionMode):
         def __torch_function__(self, func, types, args=(), kwargs=None):

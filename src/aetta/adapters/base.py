@@ -14,6 +14,7 @@ from aetta._types import Cost
 from aetta.errors import BadOption, CheckpointError
 from aetta.nn import graphs
 from aetta.nn.weights import own
+from aetta.parts import parts
 from aetta.state import Stateful, all_or_nothing
 
 __all__ = ["Adapter", "own"]
@@ -41,6 +42,7 @@ class Adapter(Stateful):
             raise BadOption(f"keep_on_reset names {sorted(unknown)}; {type(self).__name__} has {list(self.STATE)}")
         self.model = own(model)
         self.keep_on_reset = tuple(keep_on_reset)
+        self._size: tuple[tuple[str, tuple[str, ...]], Tensor] | None = None  # of the source: of what, and its norm
 
     @property
     def predictor(self) -> nn.Module:
@@ -99,7 +101,11 @@ class Adapter(Stateful):
 
     def adapted(self) -> Mapping[str, nn.Parameter]:
         """The parameters that are trained, by name."""
-        return {name: parameter for name, parameter in self.student.named_parameters() if parameter.requires_grad}
+        return {
+            name: parameter
+            for name, parameter in parts(self.student).held.parameters.items()
+            if parameter.requires_grad
+        }
 
     def source(self) -> tuple[str | None, Mapping[str, Tensor]]:
         """The name in STATE of what holds the adapted parameters, and the value of each of them at the source."""
@@ -113,14 +119,18 @@ class Adapter(Stateful):
         Of the predictor, whose predictions are served.
         """
         holder = next((name for name in self.STATE if getattr(self, name) is self.predictor), None)
-        names = list(self.adapted())
+        adapted = self.adapted()
+        names = tuple(adapted)
         if holder is None or not names:
             return 0.0
-        parameters, initial = dict(self.predictor.named_parameters()), self._initial[holder]
+        parameters = adapted if self.predictor is self.student else parts(self.predictor).held.parameters
+        initial = self._initial[holder]
         source = [initial[name] for name in names]
-        moved = torch._foreach_norm(torch._foreach_sub([parameters[name].detach() for name in names], source))
-        size = torch.stack(torch._foreach_norm(source)).norm().clamp(min=torch.finfo(source[0].dtype).tiny)
-        return float(torch.stack(moved).norm() / size)
+        moved = torch._foreach_norm(torch._foreach_sub([parameters[name] for name in names], source))
+        if self._size is None or self._size[0] != (holder, names):  # it is asked for after each batch
+            size = torch.stack(torch._foreach_norm(source)).norm().clamp(min=torch.finfo(source[0].dtype).tiny)
+            self._size = ((holder, names), size)
+        return float(torch.stack(moved).norm() / self._size[1])
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go back to a state of the same method on a model of the same shape; nothing changes when it is another."""

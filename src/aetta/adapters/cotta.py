@@ -17,6 +17,7 @@ from aetta.nn.ensemble import mean_logits
 from aetta.nn.functional import confidence, cross_entropy, ema_, widened
 from aetta.nn.optimizers import adam_or_sgd
 from aetta.nn.weights import own
+from aetta.parts import parts
 from aetta.rng import Rng
 
 __all__ = ["Cotta"]
@@ -109,8 +110,11 @@ class Cotta(Adapter):
     def _return_some(self, rng: Rng) -> None:
         """Each weight of the student returns to the source with a small probability (eq. 8)."""
         if self.restore > 0:
-            for p, source in zip(self.model.parameters(), self.anchor.parameters(), strict=True):
-                p.copy_(torch.where(rng.uniform_like(p) < self.restore, source, p))
+            ours, sources = (list(parts(model).held.parameters.values()) for model in (self.model, self.anchor))
+            sizes = [p.numel() for p in ours]
+            returns = rng.uniform_like(ours[0].new_empty(sum(sizes))) < self.restore
+            for p, source, some in zip(ours, sources, torch.split(returns, sizes), strict=True):
+                torch.where(some.view(p.shape), source, p, out=p)
 
 
 def _default_threshold(classes: int) -> float:

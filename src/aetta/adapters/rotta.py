@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from aetta._types import Cost
 from aetta.adapters.base import Adapter
 from aetta.nn import graphs, norm
-from aetta.nn.augment import Augmentation
+from aetta.nn.augment import Augmentation, augmented
 from aetta.nn.caught import robust_statistics
 from aetta.nn.functional import cross_entropy, ema_, entropy, widened
 from aetta.nn.memory import Cstu
@@ -75,7 +75,7 @@ class Rotta(Adapter):
         self.memory.add(images, logits.argmax(1), uncertainty, classes=logits.shape[1])
         if self.memory.images is None:
             return None
-        views = self.augment(self.memory.images, self.rng.child(self.count), range(1))
+        views = augmented(self.model, self.memory.images, self.augment, self.rng.child(self.count), range(1))
         self.count += 1
         loss = self._descend(self._loss(self.memory.images, views), self.optimizer)
         if loss is not None:

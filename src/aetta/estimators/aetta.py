@@ -87,7 +87,9 @@ class Aetta(Estimator):
     def observe(self, probe: Probe) -> Estimate:
         rate = default_rate(probe.classes) if self.rate is None else self.rate
         runs = self._runs(probe, rate)  # [passes, batch, classes]
-        told = graphs.run(probe.model, "summary", summary, runs, probe.logits).cpu()  # one look at the device
+        told = graphs.run(
+            probe.model, "summary", summary, runs, probe.logits, alone=True
+        ).cpu()  # one look at the device
         mean, agreement = told[1 : 1 + probe.classes], told[1 + probe.classes :]
         if not told[0]:
             return self._estimate(1.0, 1 - 1 / probe.classes, 0.25, {"finite": 0.0}, len(probe.images))

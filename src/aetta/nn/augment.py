@@ -11,11 +11,12 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
+from aetta.nn import graphs
 from aetta.rng import Rng
 
-__all__ = ["Augmentation", "affine", "blur", "recolour"]
+__all__ = ["Augmentation", "Views", "affine", "all_at_once", "augmented", "blur", "recolour"]
 
 MARGIN = 2  # pixels around the image that the blur looks at
 Factor = Callable[[Tensor, Tensor], Tensor]
@@ -37,19 +38,67 @@ class Augmentation:
 
     def __call__(self, images: Tensor, rng: Rng, views: range) -> Tensor:
         """So many views, one after the other: [len(views) * batch, channels, height, width]."""
-        drawn = 5 + 5 + 6  # the order of the colours, their factors, and the rest
-        sets = len(images) if self.per_image else 1
+        noise = _noise(images, rng, views)
+        settings = _for_each_image(self.settings(images, rng, views), noise)
+        x = recolour(images.repeat(len(views), 1, 1, 1).clamp(0, 1), settings[:, :5].long(), settings[:, 5:10])
+        return _finished(x, settings[:, 10:].to(images.device), noise)
+
+    def settings(self, images: Tensor, rng: Rng, views: range) -> Tensor:
+        """The order of the colours, their factors, and the rest, of each view or of each of its images: [sets, 16]."""
+        sets, drawn = len(images) if self.per_image else 1, 5 + 5 + 6
         draws = torch.cat([rng.child(view).uniform(size=sets * drawn).view(sets, drawn) for view in views])
-        draws = draws.repeat_interleave(1 if self.per_image else len(images), 0).to(images.dtype)  # [rows, draws]
-        x = recolour(images.repeat(len(views), 1, 1, 1).clamp(0, 1), draws[:, :5].argsort(1), draws[:, 5:10])
-        angle, across, down, size, sigma, flip = draws[:, 10:].to(images.device).unbind(1)
-        reach = x.shape[3] / 8, x.shape[2] / 8  # 1/16 of the padded image
-        shift = [(_between(share, -1, 1) * pixels).round() for share, pixels in zip((across, down), reach, strict=True)]
-        x = affine(x, _between(angle, -15, 15), torch.stack(shift, 1), _between(size, 0.9, 1.1))
-        x = blur(x, _between(sigma, 0.001, 0.5))
-        x = torch.where((flip < 0.5).view(-1, 1, 1, 1), x.flip(-1), x)
-        noise = torch.cat([rng.child(view, "noise").normal_like(images) for view in views])
-        return (x + 0.005 * noise).clamp(0, 1)
+        draws = draws.to(images.dtype)
+        return torch.cat([draws[:, :5].argsort(1).to(draws), draws[:, 5:]], 1)
+
+
+Views = Callable[[Tensor, Rng, range], Tensor]  # images, where draws come from, which views -> [views * batch, ...]
+
+
+def augmented(model: nn.Module, images: Tensor, augment: Views, rng: Rng, views: range) -> Tensor:
+    """The views a method takes of a batch, made by one replay where the passes of its model are replayed."""
+    if type(augment) is not Augmentation or images.device.type != "cuda" or not graphs.is_recorded(model):
+        return augment(images, rng, views)
+    settings = augment.settings(images, rng, views).pin_memory().to(images.device, non_blocking=True)
+    noise = _noise(images, rng, views)
+    return graphs.run(model, "views", all_at_once, images, settings, noise, alone=True)
+
+
+def all_at_once(images: Tensor, settings: Tensor, noise: Tensor) -> Tensor:
+    """What `Augmentation` makes of a batch, where nothing that is done may depend on what was drawn.
+
+    settings: As `Augmentation.settings` gives them, but on the device of the images.
+    noise: [views * batch, channels, height, width].
+    """
+    settings = _for_each_image(settings, noise)
+    x = images.repeat(len(noise) // len(images), 1, 1, 1).clamp(0, 1)
+    for turn in range(5):
+        changed = x
+        for kind, (operation, low, high) in enumerate(_colours(images.shape[1])):
+            chosen = (settings[:, turn] == kind).view(-1, 1, 1, 1)
+            if operation is not None:
+                factor = _between(settings[:, 5 + kind], low, high)
+                changed = torch.where(chosen, operation(x, factor).clamp(0, 1), changed)
+        x = changed
+    return _finished(x, settings[:, 10:], noise)
+
+
+def _for_each_image(settings: Tensor, noise: Tensor) -> Tensor:
+    return settings.repeat_interleave(len(noise) // len(settings), 0)  # [views * batch, 16]
+
+
+def _noise(images: Tensor, rng: Rng, views: range) -> Tensor:
+    return torch.cat([rng.child(view, "noise").normal_like(images) for view in views])
+
+
+def _finished(x: Tensor, settings: Tensor, noise: Tensor) -> Tensor:
+    """Recoloured images, moved, blurred, flipped and with noise."""
+    angle, across, down, size, sigma, flip = settings.unbind(1)
+    reach = x.shape[3] / 8, x.shape[2] / 8  # 1/16 of the padded image
+    shift = [(_between(share, -1, 1) * pixels).round() for share, pixels in zip((across, down), reach, strict=True)]
+    x = affine(x, _between(angle, -15, 15), torch.stack(shift, 1), _between(size, 0.9, 1.1))
+    x = blur(x, _between(sigma, 0.001, 0.5))
+    x = torch.where((flip < 0.5).view(-1, 1, 1, 1), x.flip(-1), x)
+    return (x + 0.005 * noise).clamp(0, 1)
 
 
 def recolour(images: Tensor, order: Tensor, draws: Tensor) -> Tensor:
@@ -58,23 +107,27 @@ def recolour(images: Tensor, order: Tensor, draws: Tensor) -> Tensor:
     order: Which of the five comes when, [batch, 5]; on the CPU, so that no device has to be asked which rows are meant.
     draws: How far each goes between its bounds, [batch, 5]. Images without three channels keep saturation and hue.
     """
-    from kornia import enhance  # half a second to import
-
-    operations: list[tuple[Factor, float, float]] = [
-        (enhance.adjust_brightness_accumulative, 0.6, 1.4),
-        (enhance.adjust_contrast_with_mean_subtraction, 0.7, 1.3),
-        (enhance.adjust_saturation_with_gray_subtraction, 0.5, 1.5),
-        (enhance.adjust_hue, -0.06 * 2 * math.pi, 0.06 * 2 * math.pi),
-        (lambda x, gamma: enhance.adjust_gamma(x.clamp(min=1e-8), gamma), 0.7, 1.3),
-    ]
     images = images.clone()
     for turn in range(5):
-        for kind, (operation, low, high) in enumerate(operations):
+        for kind, (operation, low, high) in enumerate(_colours(images.shape[1])):
             rows = (order[:, turn] == kind).nonzero().squeeze(1)
-            if len(rows) and (images.shape[1] == 3 or kind not in (2, 3)):
+            if len(rows) and operation is not None:
                 factor, rows = (value.to(images.device) for value in (_between(draws[rows, kind], low, high), rows))
                 images[rows] = operation(images[rows], factor).clamp(0, 1)
     return images
+
+
+def _colours(channels: int) -> list[tuple[Factor | None, float, float]]:
+    """What is done to the colours of images of so many channels, and between which bounds."""
+    from kornia import enhance  # half a second to import
+
+    return [
+        (enhance.adjust_brightness_accumulative, 0.6, 1.4),
+        (enhance.adjust_contrast_with_mean_subtraction, 0.7, 1.3),
+        (enhance.adjust_saturation_with_gray_subtraction if channels == 3 else None, 0.5, 1.5),
+        (enhance.adjust_hue if channels == 3 else None, -0.06 * 2 * math.pi, 0.06 * 2 * math.pi),
+        (lambda x, gamma: x.clamp(min=1e-8).pow(gamma.view(-1, 1, 1, 1)), 0.7, 1.3),
+    ]
 
 
 def affine(images: Tensor, angle: Tensor, shift: Tensor, scale: Tensor) -> Tensor:

@@ -22,7 +22,8 @@ def place_of(rng: Rng, start: int, device: torch.device | str = "cpu") -> Tensor
     """Where passes begin to be counted: the seed, as two words, and the number of the first pass; [3], int32."""
     low, high = (rng.seed & 0xFFFFFFFF), (rng.seed >> 32) & 0xFFFFFFFF
     words = [word - 2**32 if word >= 2**31 else word for word in (low, high)]
-    return torch.tensor([*words, start], dtype=torch.int32).to(device, non_blocking=True)
+    pinned = torch.device(device).type == "cuda"  # a copy from other memory may wait for the device
+    return torch.tensor([*words, start], dtype=torch.int32, pin_memory=pinned).to(device, non_blocking=True)
 
 
 def keys_of(place: Tensor, passes: int, site: int) -> Tensor:

@@ -171,7 +171,7 @@ def dropped_logits(
                 f"({', '.join(sites)}) are not on the path from the images to the logits; name others: sites=[...]"
             )
         runs.append(logits.view(len(passes), len(images), -1))
-    return torch.cat(runs)
+    return runs[0] if len(runs) == 1 else torch.cat(runs)
 
 
 def _run(model: nn.Module, images: Tensor, sites: Sequence[str], rate: float, masks: Mask, passes: range) -> Tensor:
@@ -196,18 +196,22 @@ def fitting_chunk(model: nn.Module, images: Tensor, sites: Sequence[str]) -> int
 
     A pass is taken to need four times the output of the first site, which is the largest thing behind it.
     """
-    sizes = _SIZES.setdefault(model, {})
+    found = _FITTING.setdefault(model, {})
     key = (tuple(images.shape[1:]), images.dtype, tuple(sites))
-    if key not in sizes:
-        sizes[key] = _largest_output(model, images[:2], sites)
+    kept = (*key, len(images))
+    if kept in found and graphs.is_recorded(model):  # whose recordings have their memory
+        return found[kept]
+    if key not in found:
+        found[key] = _largest_output(model, images[:2], sites)
     if images.device.type == "cuda":
         free = torch.cuda.mem_get_info(images.device)[0] // 2
     else:
         free = min(256 * 2**20, _free_memory() // 4)
-    return max(1, int(free // max(1, 4 * sizes[key] * len(images))))
+    found[kept] = max(1, int(free // max(1, 4 * found[key] * len(images))))
+    return found[kept]
 
 
-_SIZES: WeakKeyDictionary[nn.Module, dict[Any, int]] = WeakKeyDictionary()
+_FITTING: WeakKeyDictionary[nn.Module, dict[Any, int]] = WeakKeyDictionary()  # the bytes of an output, and the passes
 
 
 def _largest_output(model: nn.Module, images: Tensor, sites: Sequence[str]) -> int:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from aetta.nn import graphs
-from aetta.nn.augment import Augmentation
+from aetta.nn.augment import Augmentation, augmented
 from aetta.nn.caught import grouped
 from aetta.rng import Rng
 
@@ -30,6 +30,6 @@ def mean_logits(
     for first in range(0, augment.views, together):
         views = range(first, min(augment.views, first + together))
         with grouped(len(views), len(views) * len(images)):
-            logits = graphs.forward(model, augment(images, rng, views))
+            logits = graphs.forward(model, augmented(model, images, augment, rng, views))
         total = sum(logits.view(len(views), len(images), -1).unbind(0), start=total)  # in their order, however stacked
     return torch.as_tensor(total) / augment.views

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from aetta.errors import BadInput, UnsuitableModel
+from aetta.parts import parts
 
 __all__ = [
     "batch_variance",
@@ -83,7 +84,8 @@ def ema_(average: nn.Module, new: nn.Module, keep: float) -> None:
 
     Those that are not trained are equal in both, and stay so to the last bit.
     """
-    pairs = [(old, p) for old, p in zip(average.parameters(), new.parameters(), strict=True) if p.requires_grad]
+    both = (parts(module).held.parameters.values() for module in (average, new))
+    pairs = [(old, p) for old, p in zip(*both, strict=True) if p.requires_grad]
     olds: list[Tensor] = [old for old, _ in pairs]
     news: list[Tensor] = [p for _, p in pairs]
     torch._foreach_mul_(olds, keep)
@@ -161,7 +163,7 @@ def check_images(images: Any, *, channels: int | None = None, pixel_range: tuple
     if channels is not None and images.ndim == 4 and images.shape[1] != channels:
         hint = "; are the channels last? images.permute(0, 3, 1, 2)" if images.shape[-1] == channels else ""
         raise BadInput(f"images have {images.shape[1]} channels, the model takes {channels}{hint}")
-    low, high = (float(value) for value in torch.aminmax(images.detach()))
+    low, high = torch.stack(torch.aminmax(images.detach())).tolist()  # one look at the device
     if not (low == low and abs(low) != float("inf") and abs(high) != float("inf")):
         broken = int((~torch.isfinite(images)).flatten(1).any(1).sum())
         raise BadInput(f"{broken} of {len(images)} images hold NaN or infinite pixels; drop or repair them first")
@@ -202,6 +204,6 @@ def check_labels(labels: Any, *, batch: int, classes: int, strangers: bool = Fal
         raise BadInput(f"labels must be a tensor of integers, got {getattr(labels, 'dtype', type(labels).__name__)}")
     if labels.shape != (batch,):
         raise BadInput(f"labels have shape {tuple(labels.shape)}, the batch has {batch} images")
-    low, high = int(labels.min()), int(labels.max())
+    low, high = torch.stack(torch.aminmax(labels)).tolist()
     if low < (-1 if strangers else 0) or high >= classes:
         raise BadInput(f"labels lie in [{low}, {high}], but the model has {classes} classes, 0 to {classes - 1}")

@@ -14,7 +14,6 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
 from typing import Any
 
 import torch
@@ -25,6 +24,7 @@ from torch.overrides import TorchFunctionMode
 from aetta.nn.caught import caught_now
 from aetta.nn.functional import logits_of
 from aetta.nn.norm import batch_norms
+from aetta.parts import Held, parts
 
 __all__ = [
     "Recorded",
@@ -54,13 +54,14 @@ def forward(model: nn.Module, images: Tensor) -> Tensor:
     return logits_of(model(images)) if found is None else found.forward(images)
 
 
-def run(model: nn.Module, kind: Hashable, function: Function, *inputs: Tensor) -> Tensor:
+def run(model: nn.Module, kind: Hashable, function: Function, *inputs: Tensor, alone: bool = False) -> Tensor:
     """What a function of tensors that runs a model returns, replayed where it has been recorded.
 
     kind: What decides what it does beside its inputs' shapes and the mode of the model.
+    alone: Whether it leaves the model alone: its inputs are all it sees.
     """
     found = _recordings(model)
-    return function(*inputs) if found is None else found.run(kind, function, inputs)
+    return function(*inputs) if found is None else found.run(kind, function, inputs, alone=alone)
 
 
 def record(model: nn.Module, *, fuse: bool = True) -> None:
@@ -96,8 +97,7 @@ class Recordings:
     def __init__(self, model: nn.Module, *, fuse: bool = True) -> None:
         self.model, self.fuse = model, fuse
         self.norms = batch_norms(model)
-        self.modules = list(model.modules())
-        self.home = self._addresses()
+        self.modules, self.home = parts(model).modules, _addresses(parts(model).held)
         self.seen: Counter[Hashable] = Counter()
         self.made: dict[Hashable, Recorded | None] = {}
 
@@ -105,44 +105,59 @@ class Recordings:
         return None
 
     def forward(self, images: Tensor) -> Tensor:
-        """The logits of one forward pass."""
-        trained = [p for p in self.model.parameters() if p.requires_grad] if torch.is_grad_enabled() else []
-        return self.run("forward", lambda x: logits_of(self.model(x)), [images], trained)
+        """The logits of one forward pass, with gradients for what asks for them."""
+        return self.run("forward", lambda x: logits_of(self.model(x)), [images], training=torch.is_grad_enabled())
 
     def run(
-        self, kind: Hashable, function: Function, inputs: Sequence[Tensor], trained: Sequence[Tensor] = ()
+        self,
+        kind: Hashable,
+        function: Function,
+        inputs: Sequence[Tensor],
+        *,
+        training: bool = False,
+        alone: bool = False,
     ) -> Tensor:
         """What a function of tensors returns: a recording of it, if there is one, else itself.
 
         kind: What decides what it does beside its inputs' shapes and the mode of the model.
-        trained: The parameters that get gradients; without any, its operations are traced one by one, so that it may
-            hold hooks and blocks of any kind.
+        training: Whether parameters get gradients; without, its operations are traced one by one, so that it may hold
+            hooks and blocks of any kind.
+        alone: Whether it leaves the model alone.
         """
-        made = self._find(kind, function, inputs, trained)
+        key = self._key(kind, inputs, training, alone)
+        made = None if key is None else self._find(key, function, inputs, training)
         return function(*inputs) if made is None else made(*inputs)
 
-    def _find(
-        self, kind: Hashable, function: Function, inputs: Sequence[Tensor], trained: Sequence[Tensor]
-    ) -> Recorded | None:
-        mode = caught_now()
-        if mode is None or any(value.device.type != "cuda" or value.requires_grad for value in inputs):
+    def _find(self, key: Hashable, function: Function, inputs: Sequence[Tensor], training: bool) -> Recorded | None:
+        if any(value.device.type != "cuda" or value.requires_grad for value in inputs):
             return None
-        if torch.cuda.is_current_stream_capturing() or self._hooked() or self._addresses() != self.home:
+        if torch.cuda.is_current_stream_capturing():
             return None
-        norms = tuple((layer.training, layer.track_running_stats, layer.momentum) for layer in self.norms)
-        key = (kind, mode, norms, bool(trained), *surroundings(inputs))
         self.seen[key] += 1
         if key not in self.made and self.seen[key] >= SEEN and len(self.made) < MOST:
+            trained = [p for p in self.model.parameters() if p.requires_grad] if training else []
             with unchanged(self.model):
                 self.made[key] = recorded(function, inputs, trained, fuse=self.fuse)
         return self.made.get(key)
 
-    def _addresses(self) -> list[int]:
-        held = chain.from_iterable((*m._parameters.values(), *m._buffers.values()) for m in self.modules)
-        return [tensor.data_ptr() for tensor in held if tensor is not None]
+    def _key(
+        self, kind: Hashable, inputs: Sequence[Tensor], training: bool = False, alone: bool = False
+    ) -> tuple[Hashable, ...] | None:
+        """What tells this pass from others; None where a recording would not see all that it does."""
+        mode = caught_now()
+        if mode is None or alone:
+            return None if mode is None else (kind, mode, *surroundings(inputs))
+        now = parts(self.model)
+        held, hooked = now.held, any(part._forward_hooks or part._forward_pre_hooks for part in now.modules)
+        if hooked or now.modules != self.modules or _addresses(held) != self.home:
+            return None
+        norms = tuple((layer.training, layer.track_running_stats, layer.momentum) for layer in self.norms)
+        trained = training and tuple(p.requires_grad for p in held.parameters.values())
+        return kind, mode, norms, trained, *surroundings(inputs)
 
-    def _hooked(self) -> bool:
-        return any(m._forward_hooks or m._forward_pre_hooks for m in self.modules)
+
+def _addresses(of: Held) -> list[int]:
+    return list(map(Tensor.data_ptr, of.tensors))
 
 
 def surroundings(inputs: Sequence[Tensor]) -> tuple[Hashable, ...]:
@@ -247,7 +262,7 @@ class Recorded:
             raise RuntimeError("the pass has been replayed since: take gradients before the next one")
         self.gradient.copy_(gradient)
         self.back.replay()
-        return self.gradients
+        return copied(self.gradients)
 
     def _warm_up(self, function: Function) -> None:
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
@@ -261,6 +276,18 @@ class Recorded:
 
     def _differentiate(self, output: Tensor, gradient: Tensor) -> tuple[Tensor | None, ...]:
         return torch.autograd.grad(output, self.trained, gradient, allow_unused=True)
+
+
+@torch.no_grad()
+def copied(gradients: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
+    """Copies of gradients in one operation: whoever collects them would copy one after the other, unless they are new.
+
+    >>> copied([torch.ones(1), None])
+    (tensor([1.]), None)
+    """
+    found = [gradient for gradient in gradients if gradient is not None]
+    copies = iter(torch._foreach_mul(found, 1) if found else ())
+    return tuple(None if gradient is None else next(copies) for gradient in gradients)
 
 
 def _own(value: Tensor) -> Tensor:

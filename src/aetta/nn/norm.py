@@ -16,6 +16,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from aetta.errors import UnsuitableModel
+from aetta.parts import parts
 
 __all__ = [
     "LAST_LAYERS",
@@ -38,7 +39,7 @@ def norms(model: nn.Module) -> list[tuple[str, nn.Module]]:
 
 def batch_norms(model: nn.Module) -> list[_BatchNorm]:
     """The batch norms of a model, in order."""
-    return [module for module in model.modules() if isinstance(module, _BatchNorm)]
+    return [module for module in parts(model).modules if isinstance(module, _BatchNorm)]
 
 
 def adaptable(model: nn.Module, *, skip: Sequence[str] = ()) -> dict[str, nn.Parameter]:
@@ -92,15 +93,15 @@ def running_statistics(model: nn.Module, momentum: float) -> Iterator[None]:
 
 @contextmanager
 def _switched(model: nn.Module, **values: Any) -> Iterator[None]:
-    layers = batch_norms(model)
-    before = [{name: getattr(layer, name) for name in values} for layer in layers]
+    layers = [vars(layer) for layer in batch_norms(model)]
+    before = [{name: layer[name] for name in values} for layer in layers]
     try:
         for layer in layers:
-            vars(layer).update(values)  # plain attributes: a module's own way of setting them takes ten times as long
+            layer.update(values)  # plain attributes: a module's own way of setting them takes ten times as long
         yield
     finally:
         for layer, old in zip(layers, before, strict=True):
-            vars(layer).update(old)
+            layer.update(old)
 
 
 def _skipped(skip: Sequence[str]) -> str:

@@ -33,17 +33,18 @@ def perturbed(parameters: Iterable[Tensor], rho: float) -> Iterator[None]:
     tensor([0., 0.])
     """
     moved = [parameter for parameter in parameters if parameter.grad is not None]
-    before = [parameter.detach().clone() for parameter in moved]
     gradients = [parameter.grad for parameter in moved if parameter.grad is not None]
+    before: tuple[Tensor, ...] | list[Tensor] = ()
     if gradients:
-        scale = rho / (torch.stack([gradient.norm() for gradient in gradients]).norm() + 1e-12)
         with torch.no_grad():
-            for parameter, gradient in zip(moved, gradients, strict=True):
-                parameter.add_(gradient * scale)
-                parameter.grad = None
+            before = torch._foreach_mul(moved, 1)
+            scale = rho / (torch.stack(torch._foreach_norm(gradients)).norm() + 1e-12)
+            torch._foreach_add_(moved, torch._foreach_mul(gradients, scale))
+    for parameter in moved:
+        parameter.grad = None
     try:
         yield
     finally:
-        with torch.no_grad():
-            for parameter, value in zip(moved, before, strict=True):
-                parameter.copy_(value)
+        if before:
+            with torch.no_grad():
+                torch._foreach_copy_(moved, before)
