@@ -107,7 +107,7 @@ class Replayed(AnchorScore):
         return self.observe(probe_of(batch))
 
     def _by_batch(self, images: Tensor, *, mix: bool) -> Tensor:
-        return self.batch["mixture" if mix else "anchor"].float()
+        return self.batch["mixture" if mix else "anchor"].double()
 
 
 def probe_of(batch: Batch) -> Probe:

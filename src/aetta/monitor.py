@@ -180,9 +180,8 @@ class Monitor(state.Stateful):
         """
         with self._lock:
             for part in (self.adapter, *self.estimators.values()):
-                for model in vars(part).values():
-                    if isinstance(model, nn.Module):
-                        graphs.record(model, fuse=fuse)
+                for model in _models(part):
+                    graphs.record(model, fuse=fuse)
         return self
 
     def probe(self, images: Tensor, logits: Tensor) -> Probe:
@@ -256,6 +255,15 @@ class Monitor(state.Stateful):
             recorder.record(step)
         except Exception:  # serving goes on when a disk is full or a scraper is down
             log.exception("recorder %r failed at step %d", recorder, step.index)
+
+
+def _models(part: state.Stateful) -> Iterator[nn.Module]:
+    """The models that a part holds, and those of what it is made of."""
+    for value in vars(part).values():
+        if isinstance(value, nn.Module):
+            yield value
+        elif isinstance(value, state.Stateful):
+            yield from _models(value)
 
 
 @contextmanager

@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from aetta import testing
-from aetta.nn import norm
+import aetta
+from aetta import AnchorScore, testing
+from aetta.nn import graphs, norm
 from aetta.nn.anchor import Anchor, anchored_logits
 from aetta.state import fingerprint
 
@@ -88,3 +89,25 @@ def test_other_weights_can_be_lent():
             value.add_(1)
     assert not torch.allclose(anchored_logits(model, images), wanted)
     assert torch.equal(anchored_logits(model, images, weights=source), wanted)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+@pytest.mark.parametrize("remembered", [False, True])
+@pytest.mark.parametrize("fuse", [False, True], ids=["recorded", "fused"])
+def test_a_recorded_anchor_says_and_remembers_the_same(remembered, fuse):
+    plain, recorded = (Anchor(testing.tiny_model().cuda(), memory=96) for _ in range(2))
+    graphs.record(recorded.model, fuse=fuse)
+    for seed in range(8):
+        images = testing.tiny_images(seed, 16).cuda()
+        wanted, found = plain(images, remembered=remembered), recorded(images, remembered=remembered)
+        torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(recorded.moments, plain.moments, rtol=1e-4, atol=1e-5)
+        wanted, found = (anchored_logits(anchor.model, images) for anchor in (plain, recorded))
+        torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-4)
+
+
+def test_a_compiled_monitor_compiles_the_anchors_model_too():
+    model = testing.tiny_model()
+    monitor = aetta.monitor(model, estimator=AnchorScore(model)).compile()
+    (estimator,) = monitor.estimators.values()
+    assert estimator.anchor.model.conv1.weight.is_contiguous(memory_format=torch.channels_last)

@@ -108,23 +108,25 @@ class AnchorScore(Estimator):
         if not probe.finite:
             return by_chance(probe)
         remembered = self._clumped() and not probe.by_batch
-        anchor = self.anchor(probe.images, remembered=remembered)
+        logits = [self.anchor(probe.images, remembered=remembered), probe.logits.detach()]
+        anchor, served = torch.stack([part.double() for part in logits]).cpu()  # one look at the device
         if not bool(torch.isfinite(anchor).all()):
             return by_chance(probe)
         temperature = self._temperature(probe, anchor, remembered)
-        expected = (anchor.double() / temperature).softmax(1)  # [batch, classes]
-        adapted = (probe.logits.detach().double() / temperature).softmax(1)
-        judged, lead = led(expected, probe.labels)
-        skewed, clumped = self._frequencies(probe, expected)
+        expected = (anchor / temperature).softmax(1)  # [batch, classes]
+        labels = served.argmax(1)
+        judged, lead = led(expected, labels)
+        skewed, clumped = self._frequencies(labels, expected)
         gap, errors = self._gap(lead, expected)
         health = self._health(gap, errors, skewed)
-        right = (judged + health * (lead + led(adapted, expected.argmax(1))[1]) / 2).clamp(0, 1)
+        right = judged + health * (lead + led((served / temperature).softmax(1), expected.argmax(1))[1]) / 2
+        right = right.clamp(0, 1)
         accuracy = float(right.mean())
         variance = math.sqrt(clumped) * float((right * (1 - right)).sum()) / len(right) ** 2
         variance += UNSEEN**2 + (DISPUTED * gap) ** 2
         details = {
             "anchor": float(expected.amax(1).mean()),
-            "agreement": float((anchor.argmax(1) == probe.labels).double().mean()),
+            "agreement": float((anchor.argmax(1) == labels).double().mean()),
             "imbalance": skewed,
             "dispersion": clumped,
             "gap": gap,
@@ -143,7 +145,7 @@ class AnchorScore(Estimator):
         return max(0.0, 1 - gap / max(errors, 1e-6)) * max(0.0, 1 - skewed / SKEWED)
 
     def _temperature(self, probe: Probe, anchor: Tensor, remembered: bool) -> float:
-        seen = float(self.confidence.add(confidence(anchor.double()).mean(), len(anchor)))
+        seen = float(self.confidence.add(confidence(anchor).mean(), len(anchor)))
         if self.mixtures > 0 and self.batches % MIXTURE_EVERY == 0 and len(anchor) >= FEWEST:
             self._mix(probe, anchor, remembered)
         self.batches += 1
@@ -162,19 +164,19 @@ class AnchorScore(Estimator):
         telling = labels != partners(labels)
         if int(telling.sum()) < FEWEST:
             return
-        logits = self._by_batch(probe.images, mix=True)[telling].double()
+        logits = self._by_batch(probe.images, mix=True)[telling]
         agreement = float((logits.argmax(1) == labels[telling]).double().mean())
         point = math.log(odds(float(confidence(logits).mean()))), math.log(temperature_for(logits, agreement))
         self.mixture.add(torch.tensor(point, dtype=torch.float64), len(logits))
 
     def _by_batch(self, images: Tensor, *, mix: bool) -> Tensor:
-        """What the anchor says of a batch, or of its mixtures, normalised by the batch."""
-        return anchored_logits(self.anchor.model, mixed(images) if mix else images)
+        """What the anchor says of a batch, or of its mixtures, normalised by the batch; on the CPU."""
+        return anchored_logits(self.anchor.model, mixed(images) if mix else images).double().cpu()
 
-    def _frequencies(self, probe: Probe, expected: Tensor) -> tuple[float, float]:
+    def _frequencies(self, labels: Tensor, expected: Tensor) -> tuple[float, float]:
         """How skewed the served labels are against the anchor's, and how clumped the anchor's are."""
         batch = len(expected)
-        said = self.said.add(frequencies(probe.labels, expected), batch)
+        said = self.said.add(frequencies(labels, expected), batch)
         due = self.due.add(expected.mean(0), batch)
         seen = frequencies(expected.argmax(1), expected)
         if self.usual.mean is None:  # until enough is known, no class is usual

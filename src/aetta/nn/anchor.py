@@ -6,17 +6,17 @@ images. So an anchor neither collapses nor falls far behind. A model without bat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
-from functools import partial
-from typing import Any, ClassVar
+from collections.abc import Callable, Hashable, Mapping
+from contextlib import nullcontext
+from typing import ClassVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from aetta.errors import BadOption
-from aetta.nn import norm
+from aetta.nn import graphs
+from aetta.nn.caught import _Call, _Caught
 from aetta.nn.functional import logits_of
 from aetta.nn.weights import lent, own
 from aetta.state import Stateful
@@ -24,7 +24,7 @@ from aetta.state import Stateful
 __all__ = ["Anchor", "anchored_logits"]
 
 PRIOR = 16  # as many as Schneider et al. (https://arxiv.org/abs/2006.16971) find good for small batches
-Moments = tuple[Tensor, Tensor]  # mean and variance, [channels]
+Choice = Callable[[Tensor, Tensor], Tensor]  # of a norm's own moments and the batch's: [2 * channels] each
 
 
 @torch.no_grad()
@@ -40,10 +40,13 @@ def anchored_logits(model: nn.Module, images: Tensor, *, weights: Mapping[str, T
     >>> anchored_logits(cifar_resnet20().eval(), torch.rand(1, 3, 32, 32)).shape
     torch.Size([1, 10])
     """
-    share = len(images) / (len(images) + PRIOR)
-    mixing = partial(_mixed, share=share)
-    with nullcontext() if weights is None else lent(model, weights), _normalising(model, mixing):
-        return logits_of(model(images))
+
+    def run(images: Tensor) -> Tensor:
+        with _normalising(lambda own, batch: torch.lerp(own, batch, _trust(images))):
+            return logits_of(model(images))
+
+    with nullcontext() if weights is None else lent(model, weights):
+        return graphs.run(model, "anchored", run, images)
 
 
 class Anchor(Stateful):
@@ -69,7 +72,7 @@ class Anchor(Stateful):
             raise BadOption(f"memory is {memory}, prior {prior}; they count images: at least 1 and 0")
         self.model = own(source)
         self.memory, self.prior = memory, prior
-        self.moments: list[list[Tensor]] = []
+        self.moments: Tensor | None = None  # of each norm, one after the other: its means, its variances
         self.images = 0
 
     @torch.no_grad()
@@ -80,52 +83,60 @@ class Anchor(Stateful):
         """
         count = len(images)
         self.images = max(count, min(self.images + count, self.memory))
-        first = not self.moments
+        shares = torch.tensor([count / self.images, self.images / (self.images + self.prior)], dtype=torch.float64)
+        if self.moments is None:
+            logits, self.moments = self._run(images, None, shares, remembered)
+            return logits
+        size = self.moments.numel()
 
-        def chosen(place: int, mine: Moments, batch: Moments) -> Moments:
-            if first:
-                self.moments.append(list(batch))
-            else:
-                self.moments[place] = list(_between(self.moments[place], batch, count / self.images))
-            if not remembered:
-                return _between(mine, batch, count / (count + PRIOR))
-            return _between(mine, self.moments[place], self.images / (self.images + self.prior))
+        def run(images: Tensor, moments: Tensor, shares: Tensor) -> Tensor:
+            logits, moments = self._run(images, moments, shares, remembered)
+            return torch.cat([logits.flatten(), moments])
 
-        with _normalising(self.model, chosen):
-            return logits_of(self.model(images))
+        moments = self.moments.to(images.device)
+        found = graphs.run(self.model, ("anchor", remembered), run, images, moments, shares.to(images.device))
+        self.moments = found[len(found) - size :]
+        return found[: len(found) - size].view(count, -1)
 
+    def _run(self, images: Tensor, moments: Tensor | None, shares: Tensor, remembered: bool) -> tuple[Tensor, Tensor]:
+        """The logits, and what is remembered now."""
+        told: list[Tensor] = []
+        place = 0
 
-@contextmanager
-def _normalising(model: nn.Module, choose: Callable[[int, Moments, Moments], Moments]) -> Iterator[None]:
-    """Within it, batch norms in eval mode use the moments that are chosen, given their own and the batch's.
+        def chosen(own: Tensor, batch: Tensor) -> Tensor:
+            nonlocal place
+            new, known = shares.to(own).unbind()
+            before = batch if moments is None else moments[place : place + len(batch)].to(own)
+            told.append(torch.lerp(before, batch, new))
+            place += len(batch)
+            return torch.lerp(own, told[-1], known) if remembered else torch.lerp(own, batch, _trust(images))
 
-    choose: Called with the place of the norm among all, its moments, and the batch's.
-    """
-    layers = [layer for layer in norm.batch_norms(model) if layer.running_mean is not None]
-    kept = [(layer.running_mean, layer.running_var) for layer in layers]
-    places: dict[nn.Module, int] = {layer: place for place, layer in enumerate(layers)}
-
-    def measure(layer: _BatchNorm, inputs: tuple[Any, ...]) -> None:
-        mean, variance = kept[places[layer]]
-        assert mean is not None
-        assert variance is not None
-        spread, middle = torch.var_mean(inputs[0].detach(), [d for d in range(inputs[0].ndim) if d != 1], correction=0)
-        batch = middle.to(mean.dtype), spread.to(mean.dtype)
-        layer.running_mean, layer.running_var = choose(places[layer], (mean, variance), batch)
-
-    handles = [layer.register_forward_pre_hook(measure) for layer in layers]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
-        for layer, (mean, variance) in zip(layers, kept, strict=True):
-            layer.running_mean, layer.running_var = mean, variance
+        with _normalising(chosen):
+            logits = logits_of(self.model(images))
+        return logits, torch.cat(told) if told else images.new_empty(0)
 
 
-def _mixed(place: int, mine: Moments, batch: Moments, *, share: float) -> Moments:
-    return _between(mine, batch, share)
+class _normalising(_Caught):  # noqa: N801  (a `with` block)
+    """Within it, a batch norm in eval mode uses the moments that are chosen, given its own and the batch's."""
+
+    def __init__(self, choose: Choice) -> None:
+        super().__init__()
+        self.choose = choose
+
+    @property
+    def kind(self) -> tuple[Hashable, ...]:
+        return "normalising", self.choose
+
+    def _instead(self, call: _Call) -> Tensor | None:
+        if call.training or call.running_mean is None or call.running_var is None:
+            return None
+        axes = [axis for axis in range(call.input.ndim) if axis != 1]
+        spread, middle = torch.var_mean(call.input.detach(), axes, correction=0)
+        own = torch.cat([call.running_mean, call.running_var])
+        mean, variance = self.choose(own, torch.cat([middle, spread]).to(own)).chunk(2)
+        return F.batch_norm(call.input, mean, variance, call.weight, call.bias, False, 0.0, call.eps)
 
 
-def _between(one: Moments | list[Tensor], other: Moments | list[Tensor], share: float) -> Moments:
-    return torch.lerp(one[0], other[0].to(one[0]), share), torch.lerp(one[1], other[1].to(one[1]), share)
+def _trust(images: Tensor) -> float:
+    """The share of a batch's statistics, where the source's own count for `PRIOR` images."""
+    return len(images) / (len(images) + PRIOR)
