@@ -36,7 +36,7 @@ BREAKAGES = [  # what goes wrong, file, this text, becomes that, the tests that 
     ("masks from global randomness", "rng.py", "generator=self.generator(mask.device)", "generator=None", "test_contracts.py"),
     ("a rejected model stays healthy", SCORE, "max(0.0, 1 - gap / max(errors, 1e-6))", "1.0", "estimators/test_anchor_score.py"),
     ("a skewed model stays healthy", SCORE, "max(0.0, 1 - skewed / SKEWED)", "1.0", "estimators/test_anchor_score.py"),
-    ("a dispute is the anchor's", SCORE, "(judged + health * (lead", "(judged + 0 * (lead", "estimators/test_anchor_score.py"),
+    ("a dispute is the anchor's", SCORE, "right = judged + health * (lead", "right = judged + 0 * (lead", "estimators/test_anchor_score.py"),
     ("mixtures count for nothing", SCORE, "math.pow(found, self.mixtures)", "1.0", "estimators/test_anchor_score.py"),
     ("a collapsed model has a say", GUARD, "+ health * (adapted", "+ (adapted", "recovery/test_anchor_guard.py"),
     ("the anchor answers for ever", GUARD, "together = self.stand_in and lead", "together = self.together or lead", "recovery/test_anchor_guard.py"),
