@@ -75,7 +75,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], int]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=("cpu", "cuda"))
-    parser.add_argument("--models", nargs="+", default=["resnet18", "resnet50", "vit"], choices=MODELS)
+    parser.add_argument("--models", nargs="*", default=["resnet18", "resnet50", "vit"], choices=MODELS)
     parser.add_argument("--batches", nargs="+", type=int, default=[1, 16, 64, 256])
     parser.add_argument("--adapters", nargs="*", default=["tent", "eata", "sar", "cotta", "rotta", "sotta"])
     parser.add_argument("--step-model", default="resnet18", choices=MODELS, help="the model of the whole steps")
