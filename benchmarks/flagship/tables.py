@@ -1,7 +1,7 @@
 """Print the tables of the flagship from its rows.
 
     python -m benchmarks.flagship.tables benchmarks/results/flagship-dev.tar.xz
-    python -m benchmarks.flagship.tables OUT/rows.tar.xz --thin benchmarks/results/flagship-test.tar.xz
+    python -m benchmarks.flagship.tables OUT/rows.tar.xz ... --thin benchmarks/results/flagship-test.tar.xz
 
 The rows are those of `benchmarks.flagship` (the test), or of `benchmarks.flagship.replay --rows` (development). --thin also
 writes what the tables need of them, and no more, to be kept.
@@ -228,13 +228,13 @@ def thinned(record: Record) -> list[dict[str, Any]]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("rows", type=Path)
+    parser.add_argument("rows", type=Path, nargs="+", help="of a run that is in several, the first counts")
     parser.add_argument("--thin", type=Path)
     given = parser.parse_args()
-    records = read(given.rows)
-    print(tables(records), end="")
+    records = {record.head["cell"]: record for path in reversed(given.rows) for record in read(path)}
+    print(tables(records.values()), end="")
     if given.thin:
-        pack(given.thin, {record.head["cell"]: thinned(record) for record in records})
+        pack(given.thin, {cell: thinned(record) for cell, record in records.items()})
     return 0
 
 

@@ -9,11 +9,11 @@ import pytest
 
 pytest.importorskip("benchmarks.flagship", reason="benchmarks lie in the repository alone")
 from benchmarks.flagship import __main__ as command
-from benchmarks.flagship import cells, pool, tables
+from benchmarks.flagship import cells, picture, pool, tables
 from tests.bench.makers import shown_tables
 
 ROOT = Path(__file__).resolve().parents[2]
-RESULTS = ROOT / "benchmarks" / "results" / "flagship-dev.tar.xz"
+RESULTS = ROOT / "benchmarks" / "results"
 
 
 def test_the_test_has_every_method_setting_and_rule_once_and_the_longest_first_in_each_seed():
@@ -107,7 +107,29 @@ def test_each_setting_has_its_table():
     assert told.count("|  | tent | mean |") == 2
 
 
-def test_the_documents_tables_are_those_of_the_committed_rows():
-    (shown,) = shown_tables(ROOT / "docs" / "estimators.md", "flagship-dev")
-    assert shown == tables.tables(tables.read(RESULTS)) + "\n"
-    assert RESULTS.stat().st_size < 300_000
+@pytest.mark.parametrize(("name", "bytes_"), [("flagship-dev", 300_000), ("flagship-test", 700_000)])
+def test_the_documents_tables_are_those_of_the_committed_rows(name, bytes_):
+    (shown,) = shown_tables(ROOT / "docs" / "estimators.md", name)
+    rows = RESULTS / f"{name}.tar.xz"
+    assert shown == tables.tables(tables.read(rows)) + "\n"
+    assert rows.stat().st_size < bytes_
+
+
+def test_the_picture_of_the_recoveries_is_drawn_from_the_committed_rows(tmp_path):
+    pytest.importorskip("matplotlib", reason="it is an extra")
+    records = tables.read(RESULTS / "flagship-test.tar.xz")
+    found = picture.by_corruption(records)
+    assert len(found) == 6 * 4
+    assert all(values.shape == (15,) for values in found.values())
+    assert found["eata", "flagship"].mean() > found["eata", "none"].mean() + 20
+    picture.draw(records, tmp_path / "recovery.png")
+    assert (tmp_path / "recovery.png").stat().st_size > 10_000
+
+
+def test_of_a_run_in_several_files_the_first_counts(tmp_path, capsys, monkeypatch):
+    for name, value in (("one", 0.5), ("other", 0.9)):
+        tables.pack(tmp_path / name, dict([made(accuracy=[value] * 4), made(seed=1, method=name, accuracy=[0.2] * 4)]))
+    monkeypatch.setattr("sys.argv", ["tables", str(tmp_path / "one"), str(tmp_path / "other")])
+    monkeypatch.setattr(tables, "ORDER", ("tent", "one", "other"))
+    tables.main()
+    assert "| accuracy, % | 50.0 | 20.0 | 20.0 | 30.0 |" in capsys.readouterr().out
