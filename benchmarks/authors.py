@@ -3,6 +3,7 @@
     python -m benchmarks.authors sample ../shared/data data
     aetta run real.continual --seeds 0 --only cifar10-jpeg --device cuda --data data --out results
     python -m benchmarks.authors compare ../shared results
+    python -m benchmarks.authors pack results benchmarks/results/authors.jsonl.gz
     python -m benchmarks.authors draws data --method tent --draws 1 2 3
 
 `sample` unpacks the 2,048 test images that the authors' code was run on: the model is right on 92.4 % of them, on 91.5 %
@@ -25,6 +26,7 @@ from pathlib import Path
 from statistics import fmean
 
 from aetta.bench import score, workspace
+from aetta.bench.pack import entries, pack, slim, unpacked
 from aetta.bench.recipe import cells_of
 from aetta.bench.recipes import parts
 from aetta.bench.result import Result, read
@@ -32,7 +34,14 @@ from aetta.bench.run import run
 from aetta.bench.workspace import default_cache
 from benchmarks.corruptions import SAMPLE, sampled
 
-COLUMNS = ("accuracy", "aetta", "softmax_score", "gde", "src_valid", "adv_perturb")
+TITLES = {
+    "accuracy": "accuracy",
+    "aetta": "AETTA",
+    "softmax_score": "SoftmaxScore",
+    "gde": "GDE",
+    "src_valid": "SrcValid",
+    "adv_perturb": "AdvPerturb",
+}
 ALLOWED = {"accuracy": 1.0, "aetta": 1.0, "softmax_score": 1.0, "gde": 1.0, "src_valid": 2.0, "adv_perturb": 2.0}
 DATA = {"CIFAR-10": "cifar10-jpeg", "Tiny-ImageNet-100": "tiny-imagenet-100"}
 
@@ -45,7 +54,10 @@ def main() -> int:
     sampling.add_argument("data", type=Path, help="the folder to write, for `aetta run --data`")
     comparing = commands.add_parser("compare")
     comparing.add_argument("shared", type=Path, help="the folder whose README.md holds the authors' table")
-    comparing.add_argument("results", type=Path, help="the --out of `aetta run`")
+    comparing.add_argument("results", type=Path, help="the --out of `aetta run`, or a pack of it")
+    packing = commands.add_parser("pack")
+    packing.add_argument("results", type=Path, help="the --out of `aetta run`")
+    packing.add_argument("to", type=Path, help="the pack to write, NAME.jsonl.gz")
     drawing = commands.add_parser("draws")
     drawing.add_argument("data", type=Path, help="the folder that `sample` wrote")
     drawing.add_argument("--method", default="tent")
@@ -60,13 +72,25 @@ def main() -> int:
     if options.command == "sample":
         sample(options.archives, options.data)
         return 0
-    found = [read(path) for path in sorted((options.results / "cells").glob("*.jsonl"))]
-    failed = False
+    found = results_in(options.results)
+    if options.command == "pack":
+        print(*pack(map(slim, found), options.to.parent, options.to.name.partition(".")[0]))
+        return 0
+    far = False
     for title, data in DATA.items():
         results = {r.cell.adapter.name: r for r in found if r.cell.data == data and r.cell.recovery.name == "none"}
         if results:
-            failed |= compare(title, read_table(options.shared / "README.md", title), results)
-    return int(failed or not found)
+            table, one_is_far = compared(title, read_table(options.shared / "README.md", title), results)
+            far |= one_is_far
+            print(table)
+    return int(far or not found)
+
+
+def results_in(path: Path) -> list[Result]:
+    """The results of a folder of `aetta run`, or of a pack."""
+    if path.is_file():
+        return [unpacked(entry) for entry in entries(path)]
+    return [read(file) for file in sorted((path / "cells").glob("*.jsonl"))]
 
 
 def sample(archives: Path, data: Path) -> None:
@@ -90,33 +114,31 @@ def read_table(readme: Path, title: str) -> dict[str, dict[str, float]]:
             break
         method, *numbers = (cell.strip() for cell in line.strip("|").split("|"))
         if not method.startswith("-"):
-            table[method] = {name: float(n) for name, n in zip(COLUMNS, numbers, strict=False) if n}
+            table[method] = {name: float(n) for name, n in zip(TITLES, numbers, strict=False) if n}
     return table
 
 
-def compare(title: str, authors: Mapping[str, Mapping[str, float]], results: Mapping[str, Result]) -> bool:
-    """Print one data set; whether a cell is too far away or missing."""
-    print(f"\n| {title} | " + " | ".join(COLUMNS) + " |\n| --- |" + " --- |" * len(COLUMNS))
-    failed = False
+def compared(title: str, authors: Mapping[str, Mapping[str, float]], results: Mapping[str, Result]) -> tuple[str, bool]:
+    """One data set as a table, and whether a cell is too far away or missing."""
+    lines = [f"| {title} | " + " | ".join(TITLES.values()) + " |", "| --- |" + " --- |" * len(TITLES)]
+    far = False
     for method, theirs in authors.items():
         first = re.search(r"first (\d+)", method)
         name = method.split(" ")[0].lower()
         if name not in results:
-            print(f"| {method} | missing |")
-            failed = True
+            lines.append(f"| {method} | missing |" + " |" * (len(TITLES) - 1))
+            far = True
             continue
         ours = measured(results[name], int(first[1]) if first else None)
         cells = []
-        for column in COLUMNS:
-            if column not in theirs:
-                cells.append(f"{ours[column]:.2f}")
-                continue
-            difference = ours[column] - theirs[column]
-            far = abs(difference) > ALLOWED[column]
-            failed |= far
-            cells.append(f"{ours[column]:.2f} / {theirs[column]:.2f} ({difference:+.2f}{' FAR' if far else ''})")
-        print(f"| {method} | " + " | ".join(cells) + " |")
-    return failed
+        for column in TITLES:
+            difference = ours[column] - theirs.get(column, ours[column])
+            one_is_far = abs(difference) > ALLOWED[column]
+            far |= one_is_far
+            told = f"{ours[column]:.2f} / {theirs[column]:.2f}" if column in theirs else f"{ours[column]:.2f}"
+            cells.append(f"**{told}** ({difference:+.2f})" if one_is_far else told)
+        lines.append(f"| {method} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n", far
 
 
 def draws(options: argparse.Namespace) -> None:
@@ -139,7 +161,7 @@ def measured(result: Result, domains: int | None) -> dict[str, float]:
     """Accuracy and errors in points, as the mean over corruptions."""
     chosen: Sequence[str] = result.cell.domains[:domains]
     found = {"accuracy": fmean(score.accuracy([result], domain).value for domain in chosen)}
-    for column in (label for label in COLUMNS[1:] if label in dict(result.cell.estimators)):
+    for column in (label for label in list(TITLES)[1:] if label in dict(result.cell.estimators)):
         found[column] = fmean(score.error([result], column, domain).value for domain in chosen)
     return {name: 100 * value for name, value in found.items()}
 

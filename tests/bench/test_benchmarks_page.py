@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from aetta.cli import app
+from tests.bench.makers import shown_tables
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -20,3 +21,14 @@ def test_the_table_of_the_page_is_that_of_the_committed_rows(monkeypatch: pytest
     made = CliRunner().invoke(app, command.split())
     assert made.exit_code == 0, made.output
     assert made.output.strip() == shown.strip()
+
+
+def test_the_table_beside_the_authors_code_is_that_of_the_committed_rows(shared: Path) -> None:
+    authors = pytest.importorskip("benchmarks.authors", reason="benchmarks lie in the repository alone")
+    (shown,) = shown_tables(ROOT / "docs" / "benchmarks.md", "authors")
+    rows = authors.results_in(ROOT / "benchmarks" / "results" / "authors.jsonl.gz")
+    theirs = authors.read_table(shared / "README.md", "CIFAR-10")
+    table, far = authors.compared("CIFAR-10", theirs, {result.cell.adapter.name: result for result in rows})
+    assert shown == table + "\n"
+    assert far == ("**" in table)
+    assert table.count("**") == 2 * 3, "TENT's accuracy, and what follows it"
