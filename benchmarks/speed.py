@@ -8,8 +8,9 @@ For each model and batch size, four things are timed in turns, so that a slow mo
     floor      what the stacked pass would take if it did nothing but its convolutions and matrix products, at the rate
                of the plain forward: forward * (share before the first site + N * share behind it)
 
-On a GPU further the loop in the precision of ours, all that a pass is made of but its convolutions and matrix products
-left out (`convolutions`: each once in its own shape, replayed), and the arithmetic at 790 TFLOP/s (`arithmetic`);
+and on a GPU four more: the loop in the precision of ours (`same_loop`), the convolutions and matrix products of the stacked
+pass alone, replayed (`convolutions`), its arithmetic at 790 TFLOP/s (`arithmetic`), and for how long ours keeps the
+device busy (`device`);
 
 and, for each adapter, the whole step: a monitor's serve and digest against the same step the published way, where the
 memory methods look at one image at a time; and, for those, the arrival of a batch alone. With --json the last line is a
@@ -33,6 +34,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
 from aetta import Aetta, Monitor, Probe, registry
@@ -139,6 +141,7 @@ def estimates(options: argparse.Namespace, dtype: torch.dtype | None) -> Iterato
             more = {}
             if options.device == "cuda":
                 more = {
+                    "device_ms": 1e3 * on_device(timed["ours"]),
                     "arithmetic_ms": 1e3 * operations / PEAK,
                     "same_speedup": times["same_loop"] / times["ours"],
                     "over_convolutions": times["ours"] / times["convolutions"],
@@ -176,6 +179,8 @@ def steps(options: argparse.Namespace, dtype: torch.dtype | None) -> Iterator[di
         }
         times = interleaved(timed, options.repeats, options.device)
         milliseconds = {f"{key}_ms": 1e3 * value for key, value in times.items()}
+        if options.device == "cuda":
+            milliseconds["device_ms"] = 1e3 * on_device(timed["ours"])
         row = {"what": "step", "model": options.step_model, "batch": batch, "adapter": name, **milliseconds}
         yield {**row, "speedup": times["loop"] / times["ours"]}
 
@@ -327,6 +332,15 @@ def interleaved(timed: Timed, repeats: int, device: str) -> dict[str, float]:
             if turn >= 0:
                 seconds[name].append(time.perf_counter() - start)
     return {name: statistics.median(values) for name, values in seconds.items()}
+
+
+def on_device(run: Callable[[], object], repeats: int = 3) -> float:
+    """The seconds that a GPU works for it; the rest of its time goes by outside, or between two kernels."""
+    with profile(activities=[ProfilerActivity.CUDA]) as found:
+        for _ in range(repeats):
+            run()
+        synchronize("cuda")
+    return sum(event.self_device_time_total for event in found.key_averages()) / 1e6 / repeats
 
 
 def memory_peak(run: Callable[[], object], device: str) -> float:
