@@ -47,6 +47,16 @@ def test_a_compiled_run_says_so_and_has_nearly_the_same_rows_on_a_cpu(settings: 
     assert (plain.provenance["device"], compiled.provenance["device"]) == ("cpu", "cpu, compiled")
 
 
+def test_an_exact_run_says_so_and_leaves_torch_as_it_was(settings: Settings, workspace: Workspace) -> None:
+    seen = []
+    before = torch.backends.cudnn.allow_tf32
+    made = replace(settings, exact=True).workspace()
+    found = run(SHORT, made, lambda *_: seen.append(torch.backends.cudnn.allow_tf32))
+    assert found.provenance["device"] == "cpu, without TF32"
+    assert (set(seen), torch.backends.cudnn.allow_tf32) == ({False}, before)
+    assert found.rows == run(SHORT, workspace).rows
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 @pytest.mark.parametrize("method", ["tent", "eata", "sar", "cotta", "rotta", "sotta"])
 def test_a_compiled_run_on_a_gpu_differs_by_rounding(method: str, settings: Settings) -> None:

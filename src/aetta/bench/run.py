@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import platform
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -40,16 +41,17 @@ def run(cell: Cell, workspace: Workspace, progress: Progress | None = None) -> R
 
     progress: Called after each batch with how many are done, and of how many.
     """
-    monitor = build(cell, workspace)
-    if workspace.compiled:
-        monitor.compile(fuse=False)  # a cell is too short to pay for the compiler
-    total = batch_count(cell, workspace)
     rows = []
-    for batch in stream(cell, workspace):
-        step = monitor(batch.images, labels=batch.labels, domain=batch.domain)
-        rows.append(row_of(step, trace=cell.trace))
-        if progress is not None:
-            progress(len(rows), total)
+    with _precision(workspace.exact):
+        monitor = build(cell, workspace)
+        if workspace.compiled:
+            monitor.compile(fuse=False)  # a cell is too short to pay for the compiler
+        total = batch_count(cell, workspace)
+        for batch in stream(cell, workspace):
+            step = monitor(batch.images, labels=batch.labels, domain=batch.domain)
+            rows.append(row_of(step, trace=cell.trace))
+            if progress is not None:
+                progress(len(rows), total)
     return Result(cell, provenance(cell, workspace), rows)
 
 
@@ -112,7 +114,7 @@ def provenance(cell: Cell, workspace: Workspace) -> dict[str, Any]:
         "versions": {"aetta": __version__, "python": platform.python_version(), **_versions()},
         "validation": "cropped and flipped" if data_set(cell.data).augmented else AS_THEY_ARE,
         "predict_before_adapt": True,
-        "device": _device_name(workspace.device) + (", compiled" if workspace.compiled else ""),
+        "device": _device_name(workspace),
     }
 
 
@@ -164,5 +166,18 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _device_name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+def _device_name(workspace: Workspace) -> str:
+    device = workspace.device
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    return name + (", compiled" if workspace.compiled else "") + (", without TF32" if workspace.exact else "")
+
+
+@contextmanager
+def _precision(exact: bool) -> Iterator[None]:
+    """Within it, a GPU's convolutions are exact if that is asked for."""
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = before and not exact
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32 = before

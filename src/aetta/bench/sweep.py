@@ -49,16 +49,18 @@ class Settings:
     data, cache: The data folder, and the folder of decoded and corrupted images.
     device: "cpu", "cuda", "cuda:1", ...
     compiled: Whether monitors are compiled: faster on a GPU, and other rounding.
+    exact: Whether a GPU's convolutions are taken in float32, and not in TensorFloat-32, which is faster.
     """
 
     data: Path | None
     cache: Path
     device: str = "cpu"
     compiled: bool = False
+    exact: bool = False
 
     def workspace(self) -> Workspace:
         """A workspace of this process."""
-        return Workspace(self.data, self.cache, self.device, compiled=self.compiled)
+        return Workspace(self.data, self.cache, self.device, compiled=self.compiled, exact=self.exact)
 
 
 @dataclass(frozen=True, slots=True)

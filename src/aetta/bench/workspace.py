@@ -50,11 +50,14 @@ class Workspace:
     cache: The folder of decoded and corrupted images.
     device: Where cells run.
     compiled: Whether their monitors are compiled.
+    exact: Whether a GPU's convolutions are taken in float32, and not in TensorFloat-32.
     """
 
-    def __init__(self, data: Path | None, cache: Path, device: str = "cpu", *, compiled: bool = False) -> None:
+    def __init__(
+        self, data: Path | None, cache: Path, device: str = "cpu", *, compiled: bool = False, exact: bool = False
+    ) -> None:
         self.data, self.cache = data, cache
-        self.device, self.compiled = torch.device(device), compiled
+        self.device, self.compiled, self.exact = torch.device(device), compiled, exact
         if self.device.type == "cuda" and not torch.cuda.is_available():
             raise BadOption("--device cuda was asked for, but torch sees no GPU here; use --device cpu")
         self._clean: dict[str, LabelledImages] = {}

@@ -43,6 +43,9 @@ def run(
     compiled: Annotated[
         bool, typer.Option(help="On a GPU, record passes as CUDA graphs and replay them: less to launch.")
     ] = False,
+    exact: Annotated[
+        bool, typer.Option(help="Convolutions of a GPU in float32, not in TensorFloat-32: slower, nearer to a CPU.")
+    ] = False,
     mps: Annotated[
         bool, typer.Option(help="Share the GPU through NVIDIA's multi-process service: faster where --jobs is several.")
     ] = False,
@@ -72,7 +75,7 @@ def run(
     store = Store(out)
     store.sweep_away()
     jobs = jobs or (os.cpu_count() or 1 if device == "cpu" else 4)
-    settings = Settings(data or default_data(), cache or default_cache(), device, compiled)
+    settings = Settings(data or default_data(), cache or default_cache(), device, compiled, exact)
     running, workspace = _engine(engine, settings, jobs, address), settings.workspace()
     missing = store.missing(cells)
     screen = console()
