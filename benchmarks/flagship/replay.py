@@ -26,6 +26,7 @@ from aetta.estimators import AnchorScore, Atc, Cot, DoC, SoftmaxScore
 from aetta.estimators.base import Estimator
 from aetta.estimators.calibration import Calibration
 from aetta.nn.agreement import robust_error, skew
+from aetta.nn.anchor import Seen
 from aetta.nn.calibration import fit_temperature
 from aetta.probe import Probe
 from aetta.recovery import AnchorGuard
@@ -103,8 +104,11 @@ class Replayed(AnchorScore):
     def judge(self, batch: Batch) -> Estimate:
         """The estimate of a recorded batch."""
         self.batch = batch
-        self.anchor = lambda images, remembered: batch[self.views[remembered]].float()  # type: ignore[assignment]
         return self.observe(probe_of(batch))
+
+    def look(self, images: Tensor, *, by_batch: bool) -> Seen:
+        remembered = self._clumped() and not by_batch
+        return Seen(images, remembered, None, self.batch[self.views[remembered]].float(), torch.empty(0))
 
     def _by_batch(self, images: Tensor, *, mix: bool) -> Tensor:
         return self.batch["mixture" if mix else "anchor"].double()

@@ -77,6 +77,7 @@ class Monitor(state.Stateful):
         given = [estimators] if isinstance(estimators, Estimator) else estimators
         self.estimators = dict(given) if isinstance(given, Mapping) else registry.by_name("estimator", given)
         self.recovery = NoRecovery() if recovery is None else recovery
+        self.recovery.beside(self.estimators)
         self.recorders = list(recorders)
         self.rng, self.sites, self.chunk, self.dtype, self.pixel_range = Rng(seed), sites, chunk, dtype, pixel_range
         self.forget = forget
@@ -99,7 +100,7 @@ class Monitor(state.Stateful):
     def serve(self, images: Tensor) -> Tensor:
         """The answer for a batch, [batch, classes]: one forward pass, and nothing changes.
 
-        A recovery may have another model answer while it doubts this one, at one forward pass more.
+        A recovery may have another model answer as well while it doubts this one.
         """
         with self._lock:
             return self.recovery.serve(self.adapter, images, self._predict(images, self.adapter.predict))

@@ -5,6 +5,7 @@ import torch
 
 from aetta import AnchorGuard, AnchorScore, Estimate, Monitor, Step, Tent, testing
 from aetta.errors import BadOption
+from aetta.probe import Probe
 from aetta.recovery.learned import RESET, anchor_of, go_to, learned, says
 from aetta.state import fingerprint
 
@@ -105,6 +106,45 @@ def test_the_anchor_answers_while_the_doubt_lasts():
     for seed in range(12):
         monitor(testing.tiny_images(seed, 32))
     assert not monitor.recovery.stands_in, "the doubt is overcome once the adapter is as good as the anchor"
+
+
+def passes(monitor, count, monkeypatch):
+    """How many passes a model of the monitor's makes in one step, whichever model."""
+    counted = []
+    kept = torch.nn.Module.__call__
+
+    def counting(module, *given, **more):
+        counted.extend([module] * isinstance(module, type(monitor.adapter.model)))
+        return kept(module, *given, **more)
+
+    monkeypatch.setattr(torch.nn.Module, "__call__", counting)
+    found = []
+    for seed in range(count):
+        counted.clear()
+        monitor(testing.tiny_images(seed, 32))
+        found.append(len(counted))
+    return found
+
+
+def test_standing_in_costs_no_pass_more_beside_the_score_that_asks_the_anchor(monkeypatch):
+    guard = AnchorGuard(limit=9.0)  # so that nothing is repaired
+    monitor = collapsing(guard)
+    assert passes(monitor, 8, monkeypatch) == [3, 2, 2, 2, 3, 2, 2, 2], "the answer, the anchor, at times mixtures"
+    assert guard.stands_in
+
+
+def test_an_anchor_that_was_looked_at_is_asked_again_once_it_remembers_more():
+    images, other = testing.tiny_images(0, 32), testing.tiny_images(1, 32)
+    looked, plain = (AnchorScore(testing.tiny_model()) for _ in range(2))
+    before = fingerprint(looked.state_dict())
+    first = looked.look(images, by_batch=True)
+    assert fingerprint(looked.state_dict()) == before, "looking changes nothing"
+    assert looked.look(images, by_batch=True) is first
+    model = testing.tiny_model()
+    for seen in (other, images):
+        one, two = (score.observe(Probe(model, seen, model(seen))) for score in (looked, plain))
+        assert one == two
+    assert fingerprint(looked.state_dict()) == fingerprint(plain.state_dict())
 
 
 def test_both_answer_together_while_the_anchor_leads():

@@ -12,7 +12,7 @@ from aetta._types import Cost, Estimate
 from aetta.errors import BadOption
 from aetta.estimators.base import Estimator, by_chance
 from aetta.estimators.calibration import Calibration, mixed, odds, partners, temperature_for
-from aetta.nn.anchor import Anchor, anchored_logits
+from aetta.nn.anchor import Anchor, Seen, anchored_logits
 from aetta.nn.frequencies import dispersion, imbalance
 from aetta.nn.functional import confidence, wilson
 from aetta.nn.recent import Recent
@@ -94,6 +94,7 @@ class AnchorScore(Estimator):
         self.confidence, self.gap, self.mixture = Recent(128), Recent(128), Recent(1024)
         self.said, self.due, self.usual, self.clumps = Recent(memory), Recent(memory), Recent(2048), Recent(256)
         self.batches = 0
+        self._seen: Seen | None = None  # of a batch that was looked at, and is not observed yet
 
     @property
     def cost(self) -> Cost:
@@ -104,15 +105,26 @@ class AnchorScore(Estimator):
         for part in (self.gap, self.said, self.due):
             part.reset()
 
+    def look(self, images: Tensor, *, by_batch: bool) -> Seen:
+        """What the anchor says of a batch. Nothing changes; the anchor is not asked again when it is then observed.
+
+        by_batch: Whether the adapted model normalises it with statistics of the batch.
+        """
+        remembered = self._clumped() and not by_batch
+        if self._seen is None or not self.anchor.still(self._seen, images, remembered=remembered):
+            self._seen = self.anchor.look(images, remembered=remembered)
+        return self._seen
+
     def observe(self, probe: Probe) -> Estimate:
         if not probe.finite:
             return by_chance(probe)
-        remembered = self._clumped() and not probe.by_batch
-        logits = [self.anchor(probe.images, remembered=remembered), probe.logits.detach()]
+        seen, self._seen = self.look(probe.images, by_batch=probe.by_batch), None
+        self.anchor.remember(seen)
+        logits = [seen.logits, probe.logits.detach()]
         anchor, served = torch.stack([part.double() for part in logits]).cpu()  # one look at the device
         if not bool(torch.isfinite(anchor).all()):
             return by_chance(probe)
-        temperature = self._temperature(probe, anchor, remembered)
+        temperature = self._temperature(probe, anchor, seen.remembered)
         expected = (anchor / temperature).softmax(1)  # [batch, classes]
         labels = served.argmax(1)
         judged, lead = led(expected, labels)

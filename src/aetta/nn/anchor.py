@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import nullcontext
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -21,7 +21,7 @@ from aetta.nn.functional import logits_of
 from aetta.nn.weights import lent, own
 from aetta.state import Stateful
 
-__all__ = ["Anchor", "anchored_logits"]
+__all__ = ["Anchor", "Seen", "anchored_logits"]
 
 PRIOR = 16  # as many as Schneider et al. (https://arxiv.org/abs/2006.16971) find good for small batches
 Choice = Callable[[Tensor, Tensor], Tensor]  # of a norm's own moments and the batch's: [2 * channels] each
@@ -47,6 +47,20 @@ def anchored_logits(model: nn.Module, images: Tensor, *, weights: Mapping[str, T
 
     with nullcontext() if weights is None else lent(model, weights):
         return graphs.run(model, "anchored", run, images)
+
+
+class Seen(NamedTuple):
+    """What an anchor saw of a batch.
+
+    known: What was remembered before.
+    moments: What is to be remembered now.
+    """
+
+    images: Tensor
+    remembered: bool
+    known: Tensor | None
+    logits: Tensor
+    moments: Tensor
 
 
 class Anchor(Stateful):
@@ -75,18 +89,26 @@ class Anchor(Stateful):
         self.moments: Tensor | None = None  # of each norm, one after the other: its means, its variances
         self.images = 0
 
-    @torch.no_grad()
     def __call__(self, images: Tensor, *, remembered: bool = False) -> Tensor:
         """The logits for a batch, [batch, classes]; its statistics are added to those that are remembered.
 
         remembered: Normalise with them, instead of with those of the batch.
         """
-        count = len(images)
-        self.images = max(count, min(self.images + count, self.memory))
-        shares = torch.tensor([count / self.images, self.images / (self.images + self.prior)], dtype=torch.float64)
+        seen = self.look(images, remembered=remembered)
+        self.remember(seen)
+        return seen.logits
+
+    def remember(self, seen: Seen) -> None:
+        """Add the statistics of a batch that was looked at to those that are remembered."""
+        self.moments, self.images = seen.moments, self._known(len(seen.images))
+
+    @torch.no_grad()
+    def look(self, images: Tensor, *, remembered: bool = False) -> Seen:
+        """The logits for a batch, and what would be remembered with it. Nothing changes."""
+        known = self._known(len(images))
+        shares = torch.tensor([len(images) / known, known / (known + self.prior)], dtype=torch.float64)
         if self.moments is None:
-            logits, self.moments = self._run(images, None, shares, remembered)
-            return logits
+            return Seen(images, remembered, None, *self._run(images, None, shares, remembered))
         size = self.moments.numel()
 
         def run(images: Tensor, moments: Tensor, shares: Tensor) -> Tensor:
@@ -95,8 +117,16 @@ class Anchor(Stateful):
 
         moments = self.moments.to(images.device)
         found = graphs.run(self.model, ("anchor", remembered), run, images, moments, shares.to(images.device))
-        self.moments = found[len(found) - size :]
-        return found[: len(found) - size].view(count, -1)
+        logits, told = found[: len(found) - size], found[len(found) - size :]
+        return Seen(images, remembered, self.moments, logits.view(len(images), -1), told)
+
+    def still(self, seen: Seen, images: Tensor, *, remembered: bool) -> bool:
+        """Whether that is what looking at a batch would give now."""
+        return seen.images is images and seen.known is self.moments and seen.remembered == remembered
+
+    def _known(self, images: int) -> int:
+        """How many images are remembered, with these."""
+        return max(images, min(self.images + images, self.memory))
 
     def _run(self, images: Tensor, moments: Tensor | None, shares: Tensor, remembered: bool) -> tuple[Tensor, Tensor]:
         """The logits, and what is remembered now."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -11,6 +12,9 @@ from torch import Tensor
 from aetta._types import Estimate, Repair, Step
 from aetta.adapters.base import Adapter
 from aetta.errors import BadOption
+from aetta.estimators.anchor_score import AnchorScore
+from aetta.estimators.base import Estimator
+from aetta.nn.norm import uses_batch_statistics
 from aetta.nn.recent import Recent
 from aetta.recovery.base import Recovery
 from aetta.recovery.learned import RESET, anchor_of, go_to, learned, says
@@ -39,15 +43,15 @@ class AnchorGuard(Recovery):
     action: What is done. "rollback": the adapter goes to the best of these places, if one is better on this batch, by
         the anchor's judgement, than where it is: a snapshot of what was learned; nothing learned, but statistics and
         memories kept; the source. "reset": to the source. "freeze": the monitor adapts no more. "serve_anchor": the
-        anchor answers while the doubt lasts, at one forward pass more. "advise": nothing but to say so.
+        anchor answers while the doubt lasts. "advise": nothing but to say so.
     slack: The shortfall of a batch that is not counted, as a share.
     limit: The sum of shortfalls at which to act: 0.1 is one batch that is ten points worse, or five that are two.
     every: A snapshot is taken so many batches after the last one, when there is no doubt.
     keep: How many snapshots are kept.
     cooldown: For so many batches after an action, nothing is done; twice as many each time a rollback finds no better
         place.
-    stand_in: Whether the anchor answers together with the model while it leads, at one forward pass more. The estimate
-        remains that of the model alone.
+    stand_in: Whether the anchor answers together with the model while it leads. The estimate remains that of the model
+        alone. `AnchorScore` has asked the anchor anyway; beside another estimator it costs a forward pass.
 
     `audit` holds the last hundred decisions: what was seen, what was done, and the state's hash before and after.
 
@@ -90,6 +94,7 @@ class AnchorGuard(Recovery):
         self.stand_in = stand_in and action not in ("serve_anchor", "advise")
         self.lead, self.together = Recent(256), False
         self.health, self.temperature = 1.0, 1.0
+        self._estimators: Mapping[str, Estimator] = {}
 
     @property
     def stands_in(self) -> bool:
@@ -102,8 +107,20 @@ class AnchorGuard(Recovery):
     def serve(self, adapter: Adapter, images: Tensor, logits: Tensor) -> Tensor:
         if not self.stands_in:
             return logits
-        anchor = anchor_of(adapter, images)
+        anchor = self._anchor(adapter, images)
         return anchor if self._alone else both(anchor, logits, self.health, self.temperature)
+
+    def beside(self, estimators: Mapping[str, Estimator]) -> None:
+        self._estimators = estimators
+
+    def _anchor(self, adapter: Adapter, images: Tensor) -> Tensor:
+        """What the anchor says of a batch; where `AnchorScore` is followed, by its own anchor, at no further cost."""
+        followed = [e for name, e in self._estimators.items() if self.on in (None, name) and isinstance(e, AnchorScore)]
+        if not followed:
+            return anchor_of(adapter, images)
+        with adapter.inference():
+            by_batch = uses_batch_statistics(adapter.predictor)
+        return followed[0].look(images, by_batch=by_batch).logits
 
     def recover(self, adapter: Adapter, step: Step) -> Repair | None:
         estimate = self._followed(step)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from aetta._types import Cost, Repair, Step
 from aetta.adapters.base import Adapter
+from aetta.estimators.base import Estimator
 from aetta.state import Stateful
 
 __all__ = ["NoRecovery", "Recovery", "hard_reset", "put_back"]
@@ -26,6 +27,9 @@ class Recovery(Stateful):
     COST: ClassVar[Cost] = Cost()
     NEEDS: ClassVar[str] = "nothing"
     ALWAYS: ClassVar[bool] = False  # whether it acts on every step, the first included
+
+    def beside(self, estimators: Mapping[str, Estimator]) -> None:
+        """Its monitor says which estimators there are, in case it has to ask one of them something."""
 
     @property
     def stands_in(self) -> bool:
