@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from aetta.bench.recipe import cells_of, limited, narrowed, selected
-from aetta.bench.recipes import find, paper, parts
+from aetta.bench.recipes import NAMES, find, paper, parts
 from aetta.bench.recipes.paper import ESTIMATORS, METHODS, RULES
 from aetta.bench.recipes.smoke import REPAIRED
 from aetta.errors import UnknownName
@@ -93,3 +95,10 @@ def test_tables_can_be_narrowed_to_what_has_been_run() -> None:
     assert narrowed(tables, []) == tables
     with pytest.raises(UnknownName, match="tentt"):
         narrowed(tables, ["tentt"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_two_cells_of_a_recipe_are_called_alike(name: str) -> None:
+    """Progress and failures name cells; two of one name look like one that was run twice."""
+    called = Counter(map(str, cells_of(*parts(name))))
+    assert called.most_common(1)[0][1] == 1, called.most_common(1)

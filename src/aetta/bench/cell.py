@@ -85,9 +85,12 @@ class Cell:
             raise BadOption(f"a cell needs domains {self.domains}, distinct labels {labels}, batches of 1 or more")
 
     def __str__(self) -> str:
+        names = (self.data, self.model, self.adapter.name, "" if self.recovery.name == "none" else self.recovery.name)
         domains = self.domains[0] if len(self.domains) == 1 else f"{len(self.domains)} domains"
-        repair = "" if self.recovery.name == "none" else f", {self.recovery.name}"
-        return f"{self.data}, {self.adapter.name}{repair}, {domains}, seed {self.seed}"
+        count = len(self.estimators)
+        watching = f"{count} estimator{'s' * (count != 1)}" if count else ""
+        words = (*dict.fromkeys(names), domains, f"seed {self.seed}", watching, "traced" if self.trace else "")
+        return ", ".join(filter(None, words))
 
     @property
     def hash(self) -> str:
