@@ -21,14 +21,14 @@ def note(folder: Path, cell: Cell, seconds: float, *, jobs: int, device: str) ->
 
 
 def recall(folder: Path, *, jobs: int, device: str) -> list[tuple[Cell, float]]:
-    """What cells took that ran as many at once, on that device. A line that was cut off is passed over."""
+    """What cells took that ran as many at once, on that device. A line that cannot be read is passed over."""
     path = folder / FILE
     found = []
     for text in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
         try:
             line = json.loads(text)
-        except ValueError:  # a run was killed while it wrote; it is only a forecast
+            if line["jobs"] == jobs and line["device"] == device:
+                found.append((Cell.from_json(line["cell"]), float(line["seconds"])))
+        except (ValueError, TypeError, KeyError):  # cut off, or of another version; it is only a forecast
             continue
-        if line["jobs"] == jobs and line["device"] == device:
-            found.append((Cell.from_json(line["cell"]), line["seconds"]))
     return found

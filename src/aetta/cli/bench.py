@@ -67,7 +67,7 @@ def run(
     """Run the cells of a recipe that are not finished. Break it off at any time: a second run goes on."""
     from aetta.bench.mps import shared_gpu
     from aetta.bench.store import Store
-    from aetta.bench.sweep import Settings, sweep
+    from aetta.bench.sweep import Settings, sweep, unprepared
     from aetta.bench.workspace import default_cache, default_data
     from aetta.cli.watch_sweep import WatchSweep
 
@@ -83,7 +83,8 @@ def run(
     if not missing:
         return
     until = None if stop_after is None else time.monotonic() + stop_after
-    watch = WatchSweep(missing, store.folder, screen, jobs=jobs, device=device, until=until)
+    domains = len(list(unprepared(missing, workspace)))
+    watch = WatchSweep(missing, store.folder, screen, jobs=jobs, device=device, domains=domains, until=until)
     events = sweep(missing, store, running, workspace, may_start=watch.may_start)
     with shared_gpu() if mps else nullcontext(), watch, closing(events):
         for event in events:

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 from rich.console import Console
 
-__all__ = ["console", "print_json"]
+__all__ = ["console", "counted", "print_json"]
 
 
 def console() -> Console:
@@ -20,3 +20,12 @@ def console() -> Console:
 def print_json(value: Any) -> None:
     """A value as JSON on stdout; what JSON does not know is written as Python shows it."""
     typer.echo(json.dumps(value, indent=2, default=repr, allow_nan=False))
+
+
+def counted(count: int, one: str, many: str) -> str:
+    """A number with what it counts.
+
+    >>> counted(1, "cell is", "cells are"), counted(0, "cell", "cells")
+    ('1 cell is', '0 cells')
+    """
+    return f"{count} {one if count == 1 else many}"

@@ -14,6 +14,7 @@ from aetta.bench import timing
 from aetta.bench.cell import Cell
 from aetta.bench.forecast import Forecast
 from aetta.bench.sweep import Event, Task
+from aetta.cli.output import counted
 
 __all__ = ["WatchSweep"]
 
@@ -25,18 +26,27 @@ class WatchSweep:
 
     cells: Those that are to be run.
     folder: Of the results; how long cells take is noted there.
+    domains: How many are to be corrupted before.
     until: On the clock of `time.monotonic`: what would not be done by then is not started.
     """
 
     def __init__(
-        self, cells: Sequence[Cell], folder: Path, screen: Console, *, jobs: int, device: str, until: float | None
+        self,
+        cells: Sequence[Cell],
+        folder: Path,
+        screen: Console,
+        *,
+        jobs: int,
+        device: str,
+        domains: int = 0,
+        until: float | None = None,
     ) -> None:
         self.folder, self.screen, self.jobs, self.device, self.until = folder, screen, jobs, device, until
         self.failures: dict[Task, str] = {}
         self.forecast = Forecast(cells, jobs)
         for cell, seconds in timing.recall(folder, jobs=jobs, device=device):
             self.forecast.learn(cell, seconds)
-        self.left = len(cells)
+        self.left, self.unprepared = len(cells), domains
         self._bars = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -45,6 +55,7 @@ class WatchSweep:
             console=screen,
             disable=not screen.is_terminal,
         )
+        self._domains = self._bars.add_task("domains to corrupt", total=domains, left="", visible=domains > 0)
         self._sweep = self._bars.add_task("cells", total=len(cells), left="")
         self._running: dict[Task, TaskID] = {}
         self._told = 0.0
@@ -92,6 +103,7 @@ class WatchSweep:
         if event.kind == "failed":
             self.failures[task] = event.message
         if not isinstance(task, Cell):
+            self._prepared(event)
             return
         self.left -= 1
         self._bars.advance(self._sweep)
@@ -100,9 +112,18 @@ class WatchSweep:
             return
         self.forecast.finished(task, event.seconds)
         timing.note(self.folder, task, event.seconds, jobs=self.jobs, device=self.device)
-        if not self.screen.is_terminal:
-            left = _time_left(self.forecast.left())
-            self.screen.print(f"{event.seconds:6.1f} s  {task}  ({self.left} cells{', ' + left if left else ''} left)")
+        left = _time_left(self.forecast.left())
+        self._tell(event, f"{counted(self.left, 'cell', 'cells')}{', ' + left if left else ''} left")
+
+    def _prepared(self, event: Event) -> None:
+        self.unprepared -= 1
+        self._bars.update(self._domains, advance=1, visible=self.unprepared > 0)
+        self._tell(event, f"{counted(self.unprepared, 'domain', 'domains')} left, before the cells")
+
+    def _tell(self, event: Event, left: str) -> None:
+        """A line for what is finished, where there are no bars."""
+        if not self.screen.is_terminal and event.kind == "finished":
+            self.screen.print(f"{event.seconds:6.1f} s  {event.task}  ({left})")
 
 
 def _time_left(seconds: float | None) -> str:
