@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import secrets
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["PARTIAL", "written_whole"]
+from aetta.errors import BadOption
+
+__all__ = ["PARTIAL", "see_writable", "written_whole"]
 
 PARTIAL = ".partial"
 """The end of the name of what is being written; a process that is killed leaves it behind."""
@@ -31,3 +34,18 @@ def written_whole(path: Path) -> Iterator[Path]:
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def see_writable(folder: Path, option: str) -> None:
+    """Make a folder, and refuse one that nothing can be written into: before hours of work, not after them.
+
+    option: What chooses another folder.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise BadOption(
+            f"nothing can be written to {folder} ({error.strerror}); choose another folder: {option}"
+        ) from error

@@ -12,7 +12,7 @@ from aetta.bench.recipe import Block, Entry, Figure, Table
 from aetta.bench.report import draw_all
 from aetta.bench.result import Result
 from aetta.bench.store import Store
-from aetta.errors import BadOption, DataError
+from aetta.errors import DataError, UnknownName
 from tests.bench.makers import cell, result, row, stored
 
 pytest.importorskip("matplotlib")
@@ -44,9 +44,9 @@ def results() -> list[Result]:
 
 def test_every_figure_and_a_page_of_all(tmp_path: Path) -> None:
     store = stored(tmp_path / "out", *results())
-    written, missing = draw_all("smoke", [TABLE], FIGURES, store, tmp_path / "figures")
+    written, missing = draw_all("smoke", "Smoke", [TABLE], FIGURES, store, tmp_path / "figures")
     assert [path.name for path in written] == [*(f"smoke-{kind}.svg" for kind in KINDS), "report.html"]
-    assert missing == 0
+    assert missing == []
     page = written[-1].read_text()
     assert page.count("<svg") == len(KINDS)
     assert "A &lt;table&gt;" in page
@@ -55,18 +55,29 @@ def test_every_figure_and_a_page_of_all(tmp_path: Path) -> None:
     assert len(ids) == len(set(ids))
 
 
+def test_a_figure_on_a_page_takes_the_colours_of_the_page(tmp_path: Path) -> None:
+    """Else its black text would stand on a dark ground; in a file of its own it is black."""
+    store = stored(tmp_path / "out", *results())
+    written, _ = draw_all("smoke", "Smoke", [], FIGURES, store, tmp_path / "figures")
+    page, drawing = written[-1].read_text(), written[0].read_text()
+    assert "var(--ink)" in page
+    assert not re.findall(r"(?:stroke|fill): #(?:000000|ffffff|222222)", page[page.index("<svg") :])
+    assert "#222222" in drawing
+    assert "sans-serif" in drawing, "an SVG must name a font that everyone has"
+
+
 def test_the_same_rows_give_the_same_file(tmp_path: Path) -> None:
     store = stored(tmp_path / "out", *results())
-    files = [draw_all("smoke", [], FIGURES, store, tmp_path / name)[0] for name in "ab"]
+    files = [draw_all("smoke", "Smoke", [], FIGURES, store, tmp_path / name)[0] for name in "ab"]
     for first, second in zip(*files, strict=True):
         assert first.read_bytes() == second.read_bytes()
 
 
 def test_a_figure_whose_cells_are_missing_is_left_out_and_said_so(tmp_path: Path) -> None:
     store = stored(tmp_path / "out", results()[0])
-    written, missing = draw_all("smoke", [], FIGURES, store, tmp_path / "figures")
+    written, missing = draw_all("smoke", "Smoke", [], FIGURES, store, tmp_path / "figures")
     assert [path.name for path in written] == ["report.html"]
-    assert missing == 1
+    assert missing == [CELLS[1]]
     assert "1 of 2 cells are missing" in written[0].read_text()
 
 
@@ -78,8 +89,8 @@ def test_rows_without_what_a_figure_shows_are_refused(kind: str) -> None:
 
 
 def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadOption, match="svg, pdf, png"):
-        draw_all("smoke", [], [], Store(tmp_path), tmp_path, "gif")
+    with pytest.raises(UnknownName, match="no format of figures is called 'gif'"):
+        draw_all("smoke", "Smoke", [], [], Store(tmp_path), tmp_path, "gif")
 
 
 def test_smoothing_keeps_a_level_and_a_mean() -> None:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from aetta.bench.recipe import Block, Entry, Table
-from aetta.bench.render import FORMATS, render
+from aetta.bench.recipe import Block, Entry, Table, limited
+from aetta.bench.render import FORMATS, render, render_all
 from aetta.bench.result import Result
 from aetta.bench.store import Store
 from aetta.bench.table import Filled, fill
@@ -97,15 +99,36 @@ def test_a_table_as_markdown(tmp_path: Path) -> None:
 
 def test_a_table_as_latex(tmp_path: Path) -> None:
     lines = render(filled(tmp_path), "latex").splitlines()
-    assert lines[1] == r"\begin{tabular}{lrrr}"
-    assert lines[3] == r"drawings \& more & TENT & SAR & Avg. \\"
-    assert lines[5] == (r"AETTA & \textbf{4.20 $\pm$ 0.28} & \textbf{1.80 $\pm$ 0.28} & \textbf{3.00 $\pm$ 0.00} \\")
+    assert lines[2] == r"\begin{tabular}{lrrr}"
+    assert lines[4] == r"drawings \& more & TENT & SAR & Avg. \\"
+    assert lines[6] == (r"AETTA & \textbf{4.20 $\pm$ 0.28} & \textbf{1.80 $\pm$ 0.28} & \textbf{3.00 $\pm$ 0.00} \\")
+    assert lines[7] == r"\quad bias & +4.20 & $-$1.80 & +1.20 \\"
+
+
+def test_latex_is_escaped_and_balanced(tmp_path: Path) -> None:
+    (block,) = TABLE.blocks
+    odd = replace(block, title=r"50 % of $5 #1 {a_b} ~x^2 \ end")
+    page = render(fill(Table("t", "t", (odd,)), stored(tmp_path, *results())), "latex", compare=True)
+    assert r"50 \% of \$5 \#1 \{a\_b\} \textasciitilde{}x\textasciicircum{}2 \textbackslash{} end & TENT" in page
+    bare = re.sub(r"\\[{}]", "", page)
+    assert bare.count("{") == bare.count("}")
+    assert page.count(r"\begin{") == page.count(r"\end{")
+    assert {line.count(" & ") for line in page.splitlines() if line.endswith(r"\\")} == {3}
 
 
 def test_a_table_as_html(tmp_path: Path) -> None:
     page = render(filled(tmp_path), "html")
     assert "<caption>drawings &amp; more</caption>" in page
     assert '<tr class="main"><th scope="row">AETTA</th><td><strong>4.20 ± 0.28</strong></td>' in page
+
+
+def test_all_tables_as_html_are_one_page_that_opens_from_disk(tmp_path: Path) -> None:
+    page = render_all([filled(tmp_path)] * 2, "html", title="drawings & more")
+    assert page.startswith("<!doctype html>")
+    assert "<title>drawings &amp; more</title>" in page
+    assert "prefers-color-scheme: dark" in page
+    assert page.count("<caption>") == 2
+    assert "http" not in page
 
 
 def test_the_papers_numbers_are_shown_only_when_asked_for(tmp_path: Path) -> None:
@@ -123,7 +146,7 @@ def test_missing_cells_are_shown_as_missing(tmp_path: Path, form: str) -> None:
     assert found.missing == (TENT[0],)
     page = render(found, form, compare=True)
     assert page.count("missing") >= 4  # TENT and the average, in two rows
-    assert "1 cells are missing" in page
+    assert "cells that are missing: 1" in page
     assert "1.80" in page
 
 
@@ -131,6 +154,13 @@ def test_a_table_of_nothing_is_all_missing(tmp_path: Path) -> None:
     found = fill(TABLE, Store(tmp_path))
     assert len(found.missing) == 4
     assert "missing" in render(found)
+
+
+def test_a_table_of_some_batches_says_so(tmp_path: Path) -> None:
+    """Else "8 of 8 images" reads as if all of them had been looked at."""
+    found = [replace(each, cell=replace(each.cell, batches=2)) for each in results()]
+    page = render(fill(limited([TABLE], 2)[0], stored(tmp_path, *found)))
+    assert "batches of 64, 2 of each domain, order published" in page
 
 
 def test_higher_is_better_for_gains(tmp_path: Path) -> None:

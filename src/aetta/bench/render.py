@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -9,10 +10,18 @@ from html import escape
 from aetta.bench.score import Score
 from aetta.bench.table import Filled, FilledBlock
 from aetta.errors import UnknownName
+from aetta.recorders.report import Section, page
 
-__all__ = ["FORMATS", "render"]
+__all__ = ["FORMATS", "render", "render_all"]
 
 MISSING, UNKNOWN = "missing", "-"
+TEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    **{sign: "\\" + sign for sign in "&%$#_{}"},
+}
 NOTHING = Score(float("nan"), None, 0)
 
 
@@ -39,6 +48,18 @@ def render(table: Filled, form: str = "text", *, compare: bool = False) -> str:
     if form not in FORMATS:
         raise UnknownName.of("format", form, FORMATS)
     return FORMATS[form](table, [(block, _lines(block, compare)) for block in table.blocks])
+
+
+def render_all(tables: Sequence[Filled], form: str = "text", *, title: str = "", compare: bool = False) -> str:
+    """Several tables one after the other; as HTML, a page that needs no network.
+
+    title: Of the page.
+    compare: With the paper's numbers, and the difference to them.
+    """
+    texts = [render(table, form, compare=compare) for table in tables]
+    if form != "html":
+        return "\n\n".join(texts)
+    return page(title, [Section(table.title, [text]) for table, text in zip(tables, texts, strict=True)])
 
 
 def _lines(block: FilledBlock, compare: bool) -> list[Line]:
@@ -133,7 +154,7 @@ def _markdown(table: Filled, blocks: Blocks) -> str:
 
 
 def _latex(table: Filled, blocks: Blocks) -> str:
-    parts = [f"% {table.title}"]
+    parts = [f"% {table.title}", r"% needs \usepackage{booktabs}"]
     for block, lines in blocks:
         parts += [
             rf"\begin{{tabular}}{{l{'r' * len(block.columns)}}}",
@@ -153,19 +174,19 @@ def _latex(table: Filled, blocks: Blocks) -> str:
 
 
 def _html(table: Filled, blocks: Blocks) -> str:
-    parts = [f"<h2>{escape(table.title)}</h2>"]
+    parts = []
     for block, lines in blocks:
         heads = "".join(f'<th scope="col">{escape(column)}</th>' for column in block.columns)
         parts += [
-            f"<table><caption>{escape(block.title)}</caption>",
-            f"<thead><tr><th></th>{heads}</tr></thead><tbody>",
+            f'<div class="scroll"><table class="numbers"><caption>{escape(block.title)}</caption>',
+            f"<thead><tr><td></td>{heads}</tr></thead><tbody>",
         ]
         for line in lines:
             name = escape(line.row if line.is_main else line.what)
             kind = "main" if line.is_main else "more"
             texts = "".join(map(_html_text, line.texts, line.bold))
             parts.append(f'<tr class="{kind}"><th scope="row">{name}</th>{texts}</tr>')
-        parts.append("</tbody></table>")
+        parts.append("</tbody></table></div>")
     notes = "".join(f"<li>{escape(note)}</li>" for note in _foot(table))
     return "\n".join([*parts, f'<ul class="notes">{notes}</ul>']) + "\n"
 
@@ -177,9 +198,8 @@ def _html_text(text: str, bold: bool) -> str:
 
 
 def _tex(text: str) -> str:
-    for sign, written in (("&", r"\&"), ("%", r"\%"), ("_", r"\_"), ("±", r"$\pm$")):
-        text = text.replace(sign, written)
-    return text
+    """Text as LaTeX shows it; a hyphen before a digit is a minus."""
+    return re.sub(r"^-(?=\d)", "$-$", "".join(TEX.get(sign, sign) for sign in text))
 
 
 def _foot(table: Filled) -> Iterable[str]:
@@ -187,7 +207,7 @@ def _foot(table: Filled) -> Iterable[str]:
     if any(score is not None for block in table.blocks for score in block.scores.values()):
         yield "in points; mean ± sample deviation over seeds; the best of a column is marked"
     if table.missing:
-        yield f"{len(table.missing)} cells are missing"
+        yield f"cells that are missing: {len(table.missing)}"
     yield from table.notes
 
 

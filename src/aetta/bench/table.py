@@ -163,8 +163,9 @@ def _provenance(results: Iterable[Result]) -> list[str]:
         sources[f"{cell.model}: weights {found['source']}, mean {mean}, deviation {std}"] = None
         sources[f"{cell.data}: {found['subset']}"] = None
         versions = ", ".join(f"{library} {value}" for library, value in found["versions"].items())
+        some = "" if cell.batches is None else f", {cell.batches} of each domain"
         shared[
-            f"batches of {found['batch_size']}, order {cell.order}, predicted before adapting, {found['device']}; "
-            f"{versions}"
+            f"batches of {found['batch_size']}{some}, order {cell.order}, predicted before adapting, "
+            f"{found['device']}; {versions}"
         ] = None
     return [*sources, *shared]

@@ -133,7 +133,7 @@ def table(
 ) -> None:
     """Print the tables of a recipe from what is finished; exit code 1 where cells are missing."""
     from aetta.bench.recipe import narrowed
-    from aetta.bench.render import render
+    from aetta.bench.render import render_all
     from aetta.bench.store import Store
     from aetta.bench.table import fill
     from aetta.errors import UnknownName
@@ -143,7 +143,7 @@ def table(
     tables, _ = _parts(recipe, seeds, limit_batches)
     store = Store(out)
     filled = [fill(found, store) for found in narrowed(tables, only or ())]
-    typer.echo("\n\n".join(render(found, form, compare=compare is not None) for found in filled))
+    typer.echo(render_all(filled, form, title=_title(recipe), compare=compare is not None))
     if any(found.missing for found in filled):
         count = len({cell for found in filled for cell in found.missing})
         typer.echo(f"{count} cells are missing in {out}: run `aetta run {recipe} --out {out}`", err=True)
@@ -163,12 +163,18 @@ def figure(
     from aetta.bench.store import Store
 
     tables, figures = _parts(recipe, seeds, limit_batches)
-    written, missing = draw_all(recipe, tables, figures, Store(out), to, form)
+    written, missing = draw_all(recipe, _title(recipe), tables, figures, Store(out), to, form)
     for path in written:
         typer.echo(path)
     if missing:
-        typer.echo(f"{missing} cells are missing in {out}: run `aetta run {recipe} --out {out}`", err=True)
+        typer.echo(f"{len(missing)} cells are missing in {out}: run `aetta run {recipe} --out {out}`", err=True)
         raise typer.Exit(UNFINISHED)
+
+
+def _title(recipe: str) -> str:
+    from aetta.bench.recipes import find
+
+    return f"{recipe}: {find(recipe).title}"
 
 
 def _engine(name: str, settings: Settings, jobs: int, address: str | None) -> Engine:
