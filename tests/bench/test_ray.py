@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 
 from aetta.bench.cell import Cell, part
-from aetta.bench.engine_ray import on_ray
+from aetta.bench.engine_ray import on_ray, room
 from aetta.bench.store import Store
 from aetta.bench.sweep import Settings, serially, sweep
 from aetta.bench.workspace import Workspace
+from aetta.errors import BadOption
 from tests.bench.makers import cell
 
 pytestmark = [
@@ -113,3 +114,21 @@ def test_a_cell_that_fails_is_told_and_the_others_go_on(
     by_task = {event.task: event for event in events}
     assert (by_task[broken].kind, by_task[whole].kind) == ("failed", "finished")
     assert "broken on purpose" in by_task[broken].message
+
+
+def test_a_cell_does_not_count_the_time_it_waited(
+    tmp_path: Path, settings: Settings, workspace: Workspace, cluster: Any
+) -> None:
+    """The time left is worked out from what cells take; those that are sent first and run last seemed the slowest."""
+    cells = [cell("tent", domains=DOMAINS, batches=4, seed=seed) for seed in range(8)]
+    start = time.monotonic()
+    events = list(sweep(cells, Store(tmp_path), on_ray(settings), workspace))
+    room_for = room(settings)
+    assert room_for == 2
+    assert sum(event.seconds for event in events) <= room_for * (time.monotonic() - start)
+    assert room(replace(settings, device="cuda"), per_gpu=4) == 1, "there is no GPU, but cells are not divided by zero"
+
+
+def test_a_cluster_that_does_not_answer_is_named(settings: Settings) -> None:
+    with pytest.raises(BadOption, match=r"no Ray cluster answers at '127\.0\.0\.1:1'"):
+        on_ray(settings, address="127.0.0.1:1")
