@@ -108,6 +108,7 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path: Path, undisturbed: dict[str, by
     said, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, said.decode()
     assert b"Traceback" not in said
+    assert b"the same command goes on from here" in said
     kept = rows(out)
     assert len(kept) < len(MANY_SEEDS)
     common = kept.keys() & undisturbed.keys()

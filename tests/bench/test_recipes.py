@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from aetta.bench.recipe import cells_of, limited, narrowed, selected
+from aetta.bench.recipe import cells_of, limited, narrowed, narrowed_figures, selected
 from aetta.bench.recipes import NAMES, find, paper, parts
 from aetta.bench.recipes.paper import ESTIMATORS, METHODS, RULES
 from aetta.bench.recipes.smoke import REPAIRED
@@ -87,14 +87,21 @@ def test_names_are_checked() -> None:
 
 def test_tables_can_be_narrowed_to_what_has_been_run() -> None:
     tables, _ = parts("real", (0,))
-    some = narrowed(tables, ["cifar10-jpeg", "tent"])
+    some = narrowed(tables, selected(cells_of(tables), ["cifar10-jpeg", "tent"]))
     entries = [entry for table in some for block in table.blocks for entry in block.entries]
     assert entries
     assert {cell.data for entry in entries for cell in (*entry.cells, *entry.without)} == {"cifar10-jpeg"}
     assert {cell.adapter.name for entry in entries for cell in (*entry.cells, *entry.without)} == {"tent"}
-    assert narrowed(tables, []) == tables
+    assert narrowed(tables, set(cells_of(tables))) == tables
     with pytest.raises(UnknownName, match="tentt"):
-        narrowed(tables, ["tentt"])
+        selected(cells_of(tables), ["tentt"])
+
+
+def test_figures_can_be_narrowed_to_what_has_been_run() -> None:
+    _, figures = parts("real", (0,))
+    some = narrowed_figures(figures, selected(cells_of([], figures), ["cifar10-jpeg", "sar"]))
+    assert [figure.name for figure in some] == ["calibration_cifar10", "curves_cifar10", "recovery_cifar10"]
+    assert {caption for figure in some for caption, _ in figure.cells} == {"SAR"}
 
 
 @pytest.mark.parametrize("name", NAMES)

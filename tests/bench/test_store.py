@@ -90,3 +90,12 @@ def test_a_slim_result_keeps_what_tables_and_figures_need() -> None:
     assert found["details"] == {"aetta": {"raw": 0.1235}}
     assert found["repair"] == "reset"
     assert "details" not in slim(result(cell(), [row("fog", 0.5)])).rows[0]
+
+
+def test_a_full_disk_is_told_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, lines: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("aetta.bench.store.write", full)
+    with pytest.raises(DataError, match=r"cannot be written \(No space left on device\); make room"):
+        Store(tmp_path).put(cell(), b"")

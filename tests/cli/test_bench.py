@@ -44,14 +44,58 @@ def test_a_table_with_missing_cells_says_so_and_fails(out: Path) -> None:
     code, said = aetta("table", "smoke", "--out", out, "--limit-batches", 2)
     assert code == 1
     assert "missing" in said
-    assert f"1 cells are missing in {out}: run `aetta run smoke --out {out}`" in said
+    assert f"1 cell is missing in {out}: run `aetta run smoke --limit-batches 2 --out {out}`" in said
+
+
+def test_tables_as_html_are_a_page(out: Path) -> None:
+    code, said = aetta("table", "smoke", "--out", out, "--limit-batches", 2, "--format", "html")
+    assert code == 0
+    assert said.startswith("<!doctype html>")
+    assert "smoke: a minute on two cores" in said
 
 
 def test_status_names_what_is_missing(out: Path) -> None:
     code, said = aetta("status", "smoke.recovery", "--out", out, "--limit-batches", 2, "--json")
     assert code == 0
     assert json.loads(said)["missing"] == []
+    assert json.loads(said)["parts"] == {"recovery": {"cells": 14, "finished": 14}}
     assert aetta("status", "smoke.recovery", "--out", out)[1].count("missing") == 14
+
+
+def test_status_of_a_large_recipe_is_no_flood(tmp_path: Path) -> None:
+    code, said = aetta("status", "aetta_cvpr24", "--out", tmp_path)
+    assert code == 0
+    assert "table1" in said
+    assert len(said.splitlines()) < 60
+    assert "0 of 1368 cells are finished" in said
+
+
+def test_a_gain_is_run_with_what_it_is_compared_with(out: Path) -> None:
+    """`--only mrs` names no run without a recovery, and without one there is no gain."""
+    _, said = aetta("status", "smoke.recovery", "--only", "mrs", "--out", out, "--json", "--limit-batches", 2)
+    assert json.loads(said)["cells"] == 4
+    code, said = aetta("table", "smoke.recovery", "--only", "mrs", "--out", out, "--limit-batches", 2, "--format", "md")
+    assert code == 0
+    assert "| MRS | 0.00 | 0.00 | 0.00 |" in said
+
+
+def test_missing_data_and_weights_are_all_named_before_anything_is_run(tmp_path: Path) -> None:
+    words = ("run", "real", "--data", tmp_path, "--cache", tmp_path / "cache", "--out", tmp_path / "out")
+    code, said = aetta(*words)
+    assert code == 2
+    for name in ("cifar10-jpeg", "cifar10-resnet18", "tiny-imagenet-100", "tiny100-resnet18"):
+        assert said.count(f"\n  {name}: ") == 1
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("option", ["--out", "--cache"])
+def test_a_folder_that_cannot_be_written_to_is_refused_before_anything_is_run(tmp_path: Path, option: str) -> None:
+    (tmp_path / "file").touch()
+    places = {"--out": tmp_path / "out", "--cache": tmp_path / "cache", option: tmp_path / "file"}
+    code, said = aetta("run", "smoke", *(word for place in places.items() for word in place))
+    assert code == 2
+    assert f"nothing can be written to {tmp_path / 'file'}" in " ".join(said.split())
+    assert not list((tmp_path / "out").glob("cells/*"))
 
 
 def test_a_run_of_what_is_finished_does_nothing(out: Path) -> None:
@@ -69,6 +113,12 @@ def test_a_run_of_what_is_finished_does_nothing(out: Path) -> None:
         (("run", "smoke", "--seeds", "a,b"), "give whole numbers"),
         (("run", "smoke", "--engine", "slurm"), "no engine is called 'slurm'"),
         (("run", "smoke", "--device", "cuda:99"), "torch sees no GPU"),
+        (("run", "smoke", "--device", "gpu"), "torch cannot compute on --device gpu"),
+        (("run", "smoke", "--device", "meta"), "torch cannot compute on --device meta"),
+        (("run", "smoke", "--mps"), "--mps shares a GPU, but --device is cpu"),
+        (("run", "smoke", "--seeds", "0,-1"), "--seeds is '0,-1'; a seed is a whole number from 0"),
+        (("table", "smoke.curves_shapes"), "smoke.curves_shapes is a figure"),
+        (("figure", "smoke", "--format", "pgn"), "did you mean 'png'"),
     ],
 )
 def test_what_a_user_gets_wrong_is_one_sentence(tmp_path: Path, words: tuple[str, ...], message: str) -> None:

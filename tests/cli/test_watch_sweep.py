@@ -9,6 +9,7 @@ from rich.console import Console
 
 from aetta.bench import timing
 from aetta.bench.sweep import Event, Prepare
+from aetta.cli.bench import _grouped
 from aetta.cli.watch_sweep import WatchSweep
 from tests.bench.makers import cell
 
@@ -44,3 +45,9 @@ def test_times_of_another_version_are_passed_over(tmp_path: Path) -> None:
     later = path.read_text().replace('"data"', '"planet": "earth", "data"')
     path.write_text('{"cell": {}}\n[]\n{"jobs": 1, "device": "cpu"}\n' + later + path.read_text() + '{"ce')
     assert timing.recall(tmp_path, jobs=1, device="cpu") == [(CELLS[0], 5.0)]
+
+
+def test_failures_of_one_reason_are_told_once() -> None:
+    first, second = _grouped({CELLS[0]: "no weights", FOG: "no room", CELLS[1]: "no weights", CELLS[2]: "no weights"})
+    assert first == f"failed: {CELLS[0]}, and 2 more for the same reason\nno weights"
+    assert second == f"failed: {FOG}\nno room"

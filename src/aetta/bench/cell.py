@@ -93,6 +93,13 @@ class Cell:
         return ", ".join(filter(None, words))
 
     @property
+    def models(self) -> tuple[str, ...]:
+        """The source models it needs: its own, and those that estimators ask for."""
+        further = [dict(made.options).get("models") for _, made in self.estimators]
+        names = [name for found in further if isinstance(found, tuple) for name in found]
+        return tuple(dict.fromkeys([self.model, *names]))
+
+    @property
     def hash(self) -> str:
         """Sixteen hex digits that stand for all of it."""
         text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"), allow_nan=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from aetta.bench.cell import Cell
@@ -18,6 +18,7 @@ __all__ = [
     "limited",
     "limited_figures",
     "narrowed",
+    "narrowed_figures",
     "selected",
 ]
 
@@ -126,18 +127,25 @@ def selected(cells: Iterable[Cell], only: Sequence[str]) -> list[Cell]:
     return [cells[index] for index in kept]
 
 
-def narrowed(tables: Iterable[Table], only: Sequence[str]) -> tuple[Table, ...]:
-    """The same tables, of the numbers alone whose cells are all `selected`."""
-    tables = tuple(tables)
-    kept = set(selected(cells_of(tables, ()), only))
+def narrowed(tables: Iterable[Table], kept: Collection[Cell]) -> tuple[Table, ...]:
+    """The same tables, of the numbers alone whose cells are all kept; what a gain is compared with need not be."""
     found = []
     for table in tables:
         blocks = (
-            replace(block, entries=tuple(e for e in block.entries if kept.issuperset((*e.cells, *e.without))))
+            replace(block, entries=tuple(entry for entry in block.entries if all(cell in kept for cell in entry.cells)))
             for block in table.blocks
         )
         found.append(replace(table, blocks=tuple(block for block in blocks if block.entries)))
     return tuple(table for table in found if table.blocks)
+
+
+def narrowed_figures(figures: Iterable[Figure], kept: Collection[Cell]) -> tuple[Figure, ...]:
+    """The same figures, of the cells alone that are kept."""
+    found = (
+        replace(figure, cells=tuple((caption, cell) for caption, cell in figure.cells if cell in kept))
+        for figure in figures
+    )
+    return tuple(figure for figure in found if figure.cells)
 
 
 def limited(tables: Iterable[Table], batches: int | None) -> tuple[Table, ...]:

@@ -58,7 +58,13 @@ class Store:
         """Write a result, unless it is there already; whether it was written."""
         if self.path(cell).is_file():
             return False
-        write(self.path(cell), lines)
+        try:
+            write(self.path(cell), lines)
+        except OSError as error:
+            raise DataError(
+                f"{self.path(cell)} cannot be written ({error.strerror}); make room, and run the same command again: "
+                "what is finished is kept"
+            ) from error
         return True
 
     def sweep_away(self) -> int:

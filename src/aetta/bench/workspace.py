@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from functools import cached_property
+from collections.abc import Callable, Iterable
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +12,12 @@ import torch
 from numpy.lib.format import open_memmap
 from torch import Tensor, nn
 
+from aetta.bench.cell import Cell
 from aetta.bench.data import data_set, source_model
 from aetta.data.corruptions import corrupt
 from aetta.data.labelled import LabelledImages, indexing, to_uint8
 from aetta.data.published import validation_sample
-from aetta.errors import BadOption, DataError
+from aetta.errors import AettaError, BadOption, DataError
 from aetta.files import written_whole
 from aetta.models.load import load_weights
 from aetta.models.wrap import Normalized
@@ -57,9 +59,7 @@ class Workspace:
         self, data: Path | None, cache: Path, device: str = "cpu", *, compiled: bool = False, exact: bool = False
     ) -> None:
         self.data, self.cache = data, cache
-        self.device, self.compiled, self.exact = torch.device(device), compiled, exact
-        if self.device.type == "cuda" and not torch.cuda.is_available():
-            raise BadOption("--device cuda was asked for, but torch sees no GPU here; use --device cpu")
+        self.device, self.compiled, self.exact = _device(device), compiled, exact
         self._clean: dict[str, LabelledImages] = {}
         self._domains: dict[tuple[str, str, int], LabelledImages] = {}
         self._models: dict[str, nn.Module] = {}
@@ -86,6 +86,19 @@ class Workspace:
             on_gpu = self.device.type != "cpu" and data_set(name).resident
             self._domains[key] = found.to(self.device) if on_gpu else found
         return self._domains[key]
+
+    def absent(self, cells: Iterable[Cell]) -> dict[str, str]:
+        """Which data sets and source models of cells cannot be had, each with the reason."""
+        cells = list(cells)
+        domains = dict.fromkeys((cell.data, domain, cell.severity) for cell in cells for domain in cell.domains)
+        models = dict.fromkeys(name for cell in cells for name in cell.models)
+        found: dict[str, str] = {}
+        for name, corruption, severity in domains:
+            if name not in found:
+                _note(found, name, partial(self._look, name, corruption, severity))
+        for name in models:
+            _note(found, name, partial(source_model(name).file, self.data))
+        return found
 
     def prepare(self, name: str, corruption: str, severity: int) -> None:
         """See that a domain is in the cache, if it is made by us."""
@@ -132,6 +145,13 @@ class Workspace:
             pixels = _cropped_and_flipped(pixels, Rng(seed).child("validation"))
         return pixels, labels.to(self.device)
 
+    def _look(self, name: str, corruption: str, severity: int) -> None:
+        """See that a domain is there, as far as that is quick: what is not kept in memory is listed once, not read."""
+        self.clean(name)
+        data = data_set(name)
+        if data.corrupted is not None and data.resident and corruption != "clean":
+            data.corrupted(data.root(self.data), corruption, severity)
+
     def _domain(self, name: str, corruption: str, severity: int) -> LabelledImages:
         data = data_set(name)
         if corruption == "clean":
@@ -154,14 +174,38 @@ class Workspace:
         if path.is_file():
             return path
         first = clean.read(torch.arange(1))
-        with written_whole(path) as partial:
-            out = open_memmap(partial, "w+", dtype=np.uint8, shape=(len(clean), *first.shape[1:]))
+        with written_whole(path) as unfinished:
+            out = open_memmap(unfinished, "w+", dtype=np.uint8, shape=(len(clean), *first.shape[1:]))
             for part in torch.split(torch.arange(len(clean)), CHUNK):
                 images = to_uint8(clean.read(part)).to(self.device).float().div_(255)
                 corrupted = corrupt(images, corruption, severity, seed=CORRUPTION_SEED, indices=part)
                 out[part.numpy()] = to_uint8(corrupted).cpu().numpy()
             out.flush()
         return path
+
+
+def _device(name: str) -> torch.device:
+    """The device of that name, if torch can compute on it here. A GPU is not touched: it may be shared from now on."""
+    try:
+        device = torch.device(name)
+        if device.type != "cuda":
+            torch.zeros(1, device=device).tolist()
+    except (RuntimeError, NotImplementedError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise BadOption(f"torch cannot compute on --device {name} ({reason}); use cpu, cuda or cuda:1") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise BadOption(f"--device {name} was asked for, but torch sees no GPU here; use --device cpu")
+    if device.type == "cuda" and (device.index or 0) >= (count := torch.cuda.device_count()):
+        raise BadOption(f"--device {name} was asked for, but there are {count} GPUs, the first of them cuda:0")
+    return device
+
+
+def _note(found: dict[str, str], name: str, look: Callable[[], object]) -> None:
+    """Note why something cannot be had, if it cannot."""
+    try:
+        look()
+    except AettaError as problem:
+        found[name] = str(problem)
 
 
 def _with(data: LabelledImages, images: Tensor) -> LabelledImages:

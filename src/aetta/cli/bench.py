@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aetta.cli.output import console, print_json
+from aetta.cli.output import console, counted, print_json
+from aetta.errors import BadOption, DataError, UnknownName
+from aetta.files import see_writable
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from aetta.bench.cell import Cell
     from aetta.bench.recipe import Figure, Table
-    from aetta.bench.sweep import Engine, Settings
+    from aetta.bench.store import Store
+    from aetta.bench.sweep import Engine, Settings, Task
+    from aetta.bench.workspace import Workspace
+    from aetta.cli.watch_sweep import WatchSweep
 
 __all__ = ["figure", "run", "status", "table"]
 
 UNFINISHED = 1  # the exit code of a table with missing cells, a sweep with failures
 DEFAULT_OUT = Path("results")
+ENGINES = ("local", "ray")
+LISTED = 20  # missing cells that are named, before the rest is counted
+SEED_LIMIT = 2**32  # of the published order of images
 
 RecipeName = Annotated[str, typer.Argument(metavar="RECIPE", help="smoke, real, aetta_cvpr24; or a part: real.fully")]
 Out = Annotated[Path, typer.Option(help="The folder of results.")]
@@ -71,30 +83,36 @@ def run(
     from aetta.bench.workspace import default_cache, default_data
     from aetta.cli.watch_sweep import WatchSweep
 
+    if engine not in ENGINES:
+        raise UnknownName.of("engine", engine, ENGINES)
+    if mps and not device.startswith("cuda"):
+        raise BadOption(f"--mps shares a GPU, but --device is {device}; give --device cuda, or leave out --mps")
     cells = _cells(recipe, seeds, limit_batches, only)
     store = Store(out)
-    store.sweep_away()
     jobs = jobs or (os.cpu_count() or 1 if device == "cpu" else 4)
     settings = Settings(data or default_data(), cache or default_cache(), device, compiled, exact)
-    running, workspace = _engine(engine, settings, jobs, address), settings.workspace()
+    workspace = _planning(engine, settings)
     missing = store.missing(cells)
     screen = console()
+    if missing:
+        _see_ready(missing, store, workspace, everywhere=engine == "local")
     screen.print(f"{recipe}: {len(cells) - len(missing)} of {len(cells)} cells are finished")
     if not missing:
         return
     until = None if stop_after is None else time.monotonic() + stop_after
+    running, jobs = _engine(engine, settings, jobs, address)
     domains = len(list(unprepared(missing, workspace)))
     watch = WatchSweep(missing, store.folder, screen, jobs=jobs, device=device, domains=domains, until=until)
     events = sweep(missing, store, running, workspace, may_start=watch.may_start)
-    with shared_gpu() if mps else nullcontext(), watch, closing(events):
-        for event in events:
-            if not watch.see(event):
-                break
-    left = len(store.missing(cells))
-    screen.print(f"{recipe}: {len(cells) - left} of {len(cells)} cells are finished in {store.folder}")
-    for task, message in watch.failures.items():
-        screen.print(f"failed: {task}\n{message}", style="red")
-    if left:
+    try:
+        with shared_gpu() if mps else nullcontext(), watch, closing(events):
+            for event in events:
+                if not watch.see(event):
+                    break
+    except KeyboardInterrupt:
+        _tell_end(recipe, cells, store, watch, screen)
+        raise
+    if _tell_end(recipe, cells, store, watch, screen):
         raise typer.Exit(UNFINISHED)
 
 
@@ -112,13 +130,24 @@ def status(
     cells = _cells(recipe, seeds, limit_batches, only)
     store = Store(out)
     missing = store.missing(cells)
+    parts = _finished_parts(recipe, seeds, limit_batches, only, missing)
     if as_json:
         print_json(
-            {"cells": len(cells), "finished": len(cells) - len(missing), "missing": [c.to_json() for c in missing]}
+            {
+                "cells": len(cells),
+                "finished": len(cells) - len(missing),
+                "parts": {name: {"cells": count, "finished": done} for name, (done, count) in parts.items()},
+                "missing": [{"hash": cell.hash, **cell.to_json()} for cell in missing],
+            }
         )
         return
-    for cell in missing:
+    width = max(map(len, parts), default=0)
+    for name, (done, count) in parts.items():
+        typer.echo(f"{name:<{width}}  {done} of {count}")
+    for cell in missing[:LISTED]:
         typer.echo(f"missing  {cell.hash}  {cell}")
+    if len(missing) > LISTED:
+        typer.echo(f"... and {len(missing) - LISTED} more, which --json names")
     typer.echo(f"{recipe}: {len(cells) - len(missing)} of {len(cells)} cells are finished in {store.folder}")
 
 
@@ -132,22 +161,19 @@ def table(
     limit_batches: Batches = None,
 ) -> None:
     """Print the tables of a recipe from what is finished; exit code 1 where cells are missing."""
-    from aetta.bench.recipe import narrowed
     from aetta.bench.render import render_all
     from aetta.bench.store import Store
     from aetta.bench.table import fill
-    from aetta.errors import UnknownName
 
     if compare not in (None, "paper"):
         raise UnknownName.of("comparison", str(compare), ["paper"])
-    tables, _ = _parts(recipe, seeds, limit_batches)
+    tables, figures = _narrowed_parts(recipe, seeds, limit_batches, only)
+    if not tables and figures:
+        raise BadOption(f"{recipe} is a figure: draw it with `aetta figure {recipe}`")
     store = Store(out)
-    filled = [fill(found, store) for found in narrowed(tables, only or ())]
+    filled = [fill(found, store) for found in tables]
     typer.echo(render_all(filled, form, title=_title(recipe), compare=compare is not None))
-    if any(found.missing for found in filled):
-        count = len({cell for found in filled for cell in found.missing})
-        typer.echo(f"{count} cells are missing in {out}: run `aetta run {recipe} --out {out}`", err=True)
-        raise typer.Exit(UNFINISHED)
+    _tell_missing({cell for found in filled for cell in found.missing}, recipe, only, seeds, limit_batches, out)
 
 
 def figure(
@@ -155,6 +181,7 @@ def figure(
     out: Out = DEFAULT_OUT,
     to: Annotated[Path, typer.Option(help="The folder the figures and report.html are written to.")] = Path("figures"),
     form: Annotated[str, typer.Option("--format", help="svg, pdf or png.")] = "svg",
+    only: Only = None,
     seeds: Seeds = None,
     limit_batches: Batches = None,
 ) -> None:
@@ -162,13 +189,78 @@ def figure(
     from aetta.bench.report import draw_all
     from aetta.bench.store import Store
 
-    tables, figures = _parts(recipe, seeds, limit_batches)
+    tables, figures = _narrowed_parts(recipe, seeds, limit_batches, only)
     written, missing = draw_all(recipe, _title(recipe), tables, figures, Store(out), to, form)
     for path in written:
         typer.echo(path)
-    if missing:
-        typer.echo(f"{len(missing)} cells are missing in {out}: run `aetta run {recipe} --out {out}`", err=True)
-        raise typer.Exit(UNFINISHED)
+    _tell_missing(missing, recipe, only, seeds, limit_batches, out)
+
+
+def _tell_missing(
+    missing: Collection[Cell], recipe: str, only: Only, seeds: Seeds, batches: Batches, out: Path
+) -> None:
+    """Where cells are missing, say which command runs them, and leave with an exit code."""
+    if not missing:
+        return
+    words = ["aetta", "run", recipe, *(word for name in only or () for word in ("--only", name))]
+    words += [] if seeds is None else ["--seeds", seeds]
+    words += [] if batches is None else ["--limit-batches", str(batches)]
+    command = shlex.join([*words, "--out", str(out)])
+    typer.echo(f"{counted(len(missing), 'cell is', 'cells are')} missing in {out}: run `{command}`", err=True)
+    raise typer.Exit(UNFINISHED)
+
+
+def _planning(engine: str, settings: Settings) -> Workspace:
+    """What this process looks at to see what is to be prepared. On a cluster, a GPU need be at the nodes alone."""
+    return (settings if engine == "local" else replace(settings, device="cpu")).workspace()
+
+
+def _see_ready(cells: Sequence[Cell], store: Store, workspace: Workspace, *, everywhere: bool) -> None:
+    """Refuse to begin what cannot be ended: no place for results, no data, no weights.
+
+    everywhere: Whether cells run on this machine, so that what they need must be here.
+    """
+    see_writable(workspace.cache, "--cache FOLDER, or AETTA_CACHE")
+    absent = workspace.absent(cells) if everywhere else {}
+    if absent:
+        reasons = "".join(f"\n  {name}: {reason}" for name, reason in absent.items())
+        raise DataError(f"not all that cells need is here, so none was run; --only runs some of them:{reasons}")
+    see_writable(store.folder, "--out FOLDER")
+    store.sweep_away()
+
+
+def _tell_end(recipe: str, cells: Sequence[Cell], store: Store, watch: WatchSweep, screen: Console) -> int:
+    """What came of a sweep, also of one that was broken off; how many cells are left."""
+    left = len(store.missing(cells))
+    screen.print(f"{recipe}: {len(cells) - left} of {len(cells)} cells are finished in {store.folder}")
+    for text in _grouped(watch.failures):
+        screen.print(text, style="red")
+    if left:
+        screen.print("the same command goes on from here")
+    return left
+
+
+def _grouped(failures: Mapping[Task, str]) -> Iterator[str]:
+    """What failed, told once for each reason."""
+    tasks: dict[str, list[Task]] = {}
+    for task, message in failures.items():
+        tasks.setdefault(message, []).append(task)
+    for message, (first, *others) in tasks.items():
+        more = f", and {len(others)} more for the same reason" if others else ""
+        yield f"failed: {first}{more}\n{message}"
+
+
+def _finished_parts(
+    recipe: str, seeds: str | None, batches: int | None, only: Sequence[str] | None, missing: Sequence[Cell]
+) -> dict[str, tuple[int, int]]:
+    """How many cells of each table and figure are finished, and how many it has."""
+    from aetta.bench.recipe import cells_of
+
+    tables, figures = _narrowed_parts(recipe, seeds, batches, only)
+    needed = {table.name: cells_of([table]) for table in tables}
+    needed |= {figure.name: cells_of([], [figure]) for figure in figures}
+    absent = set(missing)
+    return {name: (sum(cell not in absent for cell in cells), len(cells)) for name, cells in needed.items()}
 
 
 def _title(recipe: str) -> str:
@@ -177,34 +269,45 @@ def _title(recipe: str) -> str:
     return f"{recipe}: {find(recipe).title}"
 
 
-def _engine(name: str, settings: Settings, jobs: int, address: str | None) -> Engine:
-    from aetta.errors import UnknownName
-
+def _engine(name: str, settings: Settings, jobs: int, address: str | None) -> tuple[Engine, int]:
+    """What runs the cells, and how many at once."""
     if name == "ray":
-        from aetta.bench.engine_ray import on_ray
+        from aetta.bench.engine_ray import on_ray, room
 
-        return on_ray(settings, address=address, per_gpu=jobs)
-    if name == "local":
-        from aetta.bench.workers import in_processes
+        return on_ray(settings, address=address, per_gpu=jobs), room(settings, per_gpu=jobs)
+    from aetta.bench.workers import in_processes
 
-        return in_processes(settings, jobs)
-    raise UnknownName.of("engine", name, ["local", "ray"])
+    return in_processes(settings, jobs), jobs
 
 
 def _cells(recipe: str, seeds: str | None, batches: int | None, only: Sequence[str] | None) -> list[Cell]:
+    """The cells that `only` selects, and those that their gains are compared with."""
     from aetta.bench.recipe import cells_of, selected
 
-    return selected(cells_of(*_parts(recipe, seeds, batches)), only or ())
+    chosen = selected(cells_of(*_parts(recipe, seeds, batches)), only or ())
+    return list(dict.fromkeys([*chosen, *cells_of(_narrowed_parts(recipe, seeds, batches, only)[0])]))
+
+
+def _narrowed_parts(
+    recipe: str, seeds: str | None, batches: int | None, only: Sequence[str] | None
+) -> tuple[tuple[Table, ...], tuple[Figure, ...]]:
+    """The tables and figures, of the cells alone that `only` selects."""
+    from aetta.bench.recipe import cells_of, narrowed, narrowed_figures, selected
+
+    tables, figures = _parts(recipe, seeds, batches)
+    kept = set(selected(cells_of(tables, figures), only or ()))
+    return narrowed(tables, kept), narrowed_figures(figures, kept)
 
 
 def _parts(recipe: str, seeds: str | None, batches: int | None) -> tuple[tuple[Table, ...], tuple[Figure, ...]]:
     from aetta.bench.recipe import limited, limited_figures
     from aetta.bench.recipes import parts
-    from aetta.errors import BadOption
 
     try:
         chosen = None if seeds is None else tuple(int(seed) for seed in seeds.split(","))
     except ValueError as error:
         raise BadOption(f"--seeds is {seeds!r}; give whole numbers with commas between them: 0,1,2") from error
+    if chosen is not None and not all(0 <= seed < SEED_LIMIT for seed in chosen):
+        raise BadOption(f"--seeds is {seeds!r}; a seed is a whole number from 0 to {SEED_LIMIT - 1}")
     tables, figures = parts(recipe, chosen)
     return limited(tables, batches), limited_figures(figures, batches)
