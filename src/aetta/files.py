@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import secrets
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from aetta.errors import BadOption
 
-__all__ = ["PARTIAL", "see_writable", "written_whole"]
+__all__ = ["PARTIAL", "see_writable", "sweep_away", "written_whole"]
 
 PARTIAL = ".partial"
 """The end of the name of what is being written; a process that is killed leaves it behind."""
@@ -49,3 +50,17 @@ def see_writable(folder: Path, option: str) -> None:
         raise BadOption(
             f"nothing can be written to {folder} ({error.strerror}); choose another folder: {option}"
         ) from error
+
+
+def sweep_away(folder: Path, *, older: float = 0.0) -> int:
+    """Delete what killed processes left half written in a folder and below; how many there were.
+
+    older: Only what was last written so many seconds ago, where other processes may be at work.
+    """
+    count = 0
+    for path in folder.rglob(f".*{PARTIAL}"):
+        with suppress(FileNotFoundError):  # it has just become whole, or another process sweeps as well
+            if time.time() - path.stat().st_mtime >= older:
+                path.unlink()
+                count += 1
+    return count

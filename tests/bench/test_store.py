@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from aetta.bench.pack import pack, slim
 from aetta.bench.result import to_lines
 from aetta.bench.store import Store
 from aetta.errors import DataError
+from aetta.files import sweep_away
 from tests.bench.makers import cell, result, row, stored
 
 ROWS = [
@@ -90,6 +92,18 @@ def test_a_slim_result_keeps_what_tables_and_figures_need() -> None:
     assert found["details"] == {"aetta": {"raw": 0.1235}}
     assert found["repair"] == "reset"
     assert "details" not in slim(result(cell(), [row("fog", 0.5)])).rows[0]
+
+
+def test_what_another_process_may_still_write_is_left(tmp_path: Path) -> None:
+    """The cache is shared: only what was abandoned long ago goes, a corrupted domain of 30 MB for example."""
+    fresh, old = tmp_path / "a" / ".fog.npy.77.partial", tmp_path / "a" / ".snow.npy.77.partial"
+    fresh.parent.mkdir()
+    for path in (fresh, old):
+        path.touch()
+    os.utime(old, (0, 0))
+    assert sweep_away(tmp_path, older=3600) == 1
+    assert fresh.exists()
+    assert not old.exists()
 
 
 def test_a_full_disk_is_told_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,6 +88,14 @@ def test_missing_data_and_weights_are_all_named_before_anything_is_run(tmp_path:
     assert not (tmp_path / "out").exists()
 
 
+def test_data_are_looked_for_where_aetta_data_puts_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AETTA_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    code, said = aetta("run", "real", "--out", tmp_path / "out")
+    assert code == 2
+    assert f"cifar10-resnet18: {tmp_path / 'aetta'} holds neither cifar10-resnet18.safetensors" in said
+
+
 @pytest.mark.parametrize("option", ["--out", "--cache"])
 def test_a_folder_that_cannot_be_written_to_is_refused_before_anything_is_run(tmp_path: Path, option: str) -> None:
     (tmp_path / "file").touch()

@@ -62,6 +62,7 @@ class SourceModel:
     build: Makes the network, with random weights.
     pixels: The mean and the deviation of its normalisation.
     path: Where the weights are, if not in the data folder.
+    origin: How to get them, in half a sentence.
     subset: Which of its classes it is asked about; all if not given.
     """
 
@@ -70,6 +71,7 @@ class SourceModel:
     pixels: tuple[tuple[float, ...], tuple[float, ...]]
     path: Path | None = None
     subset: tuple[int, ...] | None = None
+    origin: str = ""
 
     def file(self, data: Path | None) -> Path:
         """Where its weights lie."""
@@ -82,9 +84,8 @@ class SourceModel:
         tried = [folder / f"{self.name}{end}" for folder in (data, data / "models") for end in SUFFIXES]
         found = next((path for path in tried if path.is_file()), None)
         if found is None:
-            raise DataError(
-                f"{data} holds no weights for {self.name}: neither {tried[0].name} nor models/{tried[0].name}"
-            )
+            how = f"; {self.origin}" if self.origin else ""
+            raise DataError(f"{data} holds neither {tried[0].name} nor models/{tried[0].name} (or .pth, .pt){how}")
         return found
 
     def wrap(self, model: nn.Module) -> nn.Module:
@@ -93,7 +94,20 @@ class SourceModel:
 
 
 SUFFIXES = (".safetensors", ".pth", ".pt")
+TORCHVISION = "put torchvision's ResNet{}, IMAGENET1K_V1, there under that name"
 TEST_SHAPES, VALIDATION_SHAPES = (640, 3), (192, 4)  # how many, and the seed
+
+
+def _trained(data: str, seed: int) -> str:
+    command = f"aetta train-source {data} FOLDER --seed {seed} --out {data}-resnet18-seed{seed}.safetensors"
+    return f"`{command}` trains it"
+
+
+def _clean_imagenet(root: Path) -> LabelledImages:
+    """The validation images: beside the corruptions, or where `aetta data get imagenet` asks for them."""
+    places = (root, root / "imagenet", root.parent / "imagenet")
+    return imagenet(next((place for place in places if (place / "val").is_dir()), root))
+
 
 DATA: dict[str, DataSet] = {
     data.name: data
@@ -119,7 +133,7 @@ DATA: dict[str, DataSet] = {
             validation=lambda root: cifar(root, "train", classes=100),
             augmented=True,
         ),
-        DataSet("imagenet-c", clean=imagenet, corrupted=imagenet_corrupted, resident=False),
+        DataSet("imagenet-c", clean=_clean_imagenet, corrupted=imagenet_corrupted, resident=False),
         DataSet("imagenet-r", clean=imagenet_r, resident=False),
     )
 }
@@ -130,14 +144,30 @@ MODELS: dict[str, SourceModel] = {
         SourceModel("cifar10-resnet18", resnet.cifar_resnet18, CIFAR10_PIXELS),
         SourceModel("cifar10-resnet20", resnet.cifar_resnet20, CIFAR10_PIXELS),
         SourceModel("tiny100-resnet18", lambda: resnet.cifar_resnet18(100), TINY_PIXELS),
-        *(SourceModel(f"cifar10-resnet18-seed{seed}", resnet.cifar_resnet18, CIFAR10_PIXELS) for seed in range(3)),
         *(
-            SourceModel(f"cifar100-resnet18-seed{seed}", lambda: resnet.cifar_resnet18(100), CIFAR100_PIXELS)
+            SourceModel(
+                f"cifar10-resnet18-seed{seed}", resnet.cifar_resnet18, CIFAR10_PIXELS, origin=_trained("cifar10", seed)
+            )
             for seed in range(3)
         ),
-        SourceModel("imagenet-resnet18", resnet.resnet18, IMAGENET_PIXELS),
-        SourceModel("imagenet-resnet50", resnet.resnet50, IMAGENET_PIXELS),
-        SourceModel("imagenet-r-resnet18", resnet.resnet18, IMAGENET_PIXELS, subset=IMAGENET_R),
+        *(
+            SourceModel(
+                f"cifar100-resnet18-seed{seed}",
+                lambda: resnet.cifar_resnet18(100),
+                CIFAR100_PIXELS,
+                origin=_trained("cifar100", seed),
+            )
+            for seed in range(3)
+        ),
+        SourceModel("imagenet-resnet18", resnet.resnet18, IMAGENET_PIXELS, origin=TORCHVISION.format("18")),
+        SourceModel("imagenet-resnet50", resnet.resnet50, IMAGENET_PIXELS, origin=TORCHVISION.format("50")),
+        SourceModel(
+            "imagenet-r-resnet18",
+            resnet.resnet18,
+            IMAGENET_PIXELS,
+            subset=IMAGENET_R,
+            origin=TORCHVISION.format("18"),
+        ),
     )
 }
 

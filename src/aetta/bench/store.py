@@ -11,7 +11,7 @@ from aetta.bench.cell import Cell
 from aetta.bench.pack import entries, unpacked
 from aetta.bench.result import Result, read, write
 from aetta.errors import DataError
-from aetta.files import PARTIAL
+from aetta.files import sweep_away
 
 __all__ = ["Store"]
 
@@ -69,10 +69,7 @@ class Store:
 
     def sweep_away(self) -> int:
         """Delete what runs that were killed left half written; how many there were."""
-        left = list((self.folder / CELLS).glob(f".*{PARTIAL}"))
-        for path in left:
-            path.unlink(missing_ok=True)
-        return len(left)
+        return sweep_away(self.folder / CELLS)
 
     @cached_property
     def _packed(self) -> dict[str, Any]:

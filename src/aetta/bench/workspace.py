@@ -23,17 +23,11 @@ from aetta.models.load import load_weights
 from aetta.models.wrap import Normalized
 from aetta.rng import Rng
 
-__all__ = ["Workspace", "default_cache", "default_data"]
+__all__ = ["Workspace", "default_cache"]
 
 CORRUPTION_SEED = 0  # the corrupted images are the same for every stream seed, as in the published files
 CHUNK = 2000
 VALIDATION = 1000
-
-
-def default_data() -> Path | None:
-    """The data folder that the environment variable AETTA_DATA names."""
-    found = os.environ.get("AETTA_DATA")
-    return Path(found) if found else None
 
 
 def default_cache() -> Path:

@@ -15,7 +15,7 @@ import typer
 
 from aetta.cli.output import console, counted, print_json
 from aetta.errors import BadOption, DataError, UnknownName
-from aetta.files import see_writable
+from aetta.files import see_writable, sweep_away
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,6 +33,7 @@ UNFINISHED = 1  # the exit code of a table with missing cells, a sweep with fail
 DEFAULT_OUT = Path("results")
 ENGINES = ("local", "ray")
 LISTED = 20  # missing cells that are named, before the rest is counted
+ABANDONED = 86_400.0  # seconds after which nobody works on a half-written file any more
 SEED_LIMIT = 2**32  # of the published order of images
 
 RecipeName = Annotated[str, typer.Argument(metavar="RECIPE", help="smoke, real, aetta_cvpr24; or a part: real.fully")]
@@ -64,7 +65,7 @@ def run(
     seeds: Seeds = None,
     limit_batches: Batches = None,
     out: Out = DEFAULT_OUT,
-    data: Annotated[Path | None, typer.Option(help="The data folder; by default $AETTA_DATA.")] = None,
+    data: Annotated[Path | None, typer.Option(help="The data folder; by default that of `aetta data`.")] = None,
     cache: Annotated[
         Path | None, typer.Option(help="Where corrupted images are kept; by default $AETTA_CACHE.")
     ] = None,
@@ -80,8 +81,9 @@ def run(
     from aetta.bench.mps import shared_gpu
     from aetta.bench.store import Store
     from aetta.bench.sweep import Settings, sweep, unprepared
-    from aetta.bench.workspace import default_cache, default_data
+    from aetta.bench.workspace import default_cache
     from aetta.cli.watch_sweep import WatchSweep
+    from aetta.data.store import data_folder
 
     if engine not in ENGINES:
         raise UnknownName.of("engine", engine, ENGINES)
@@ -90,7 +92,7 @@ def run(
     cells = _cells(recipe, seeds, limit_batches, only)
     store = Store(out)
     jobs = jobs or (os.cpu_count() or 1 if device == "cpu" else 4)
-    settings = Settings(data or default_data(), cache or default_cache(), device, compiled, exact)
+    settings = Settings(data or data_folder(), cache or default_cache(), device, compiled, exact)
     workspace = _planning(engine, settings)
     missing = store.missing(cells)
     screen = console()
@@ -221,6 +223,7 @@ def _see_ready(cells: Sequence[Cell], store: Store, workspace: Workspace, *, eve
     everywhere: Whether cells run on this machine, so that what they need must be here.
     """
     see_writable(workspace.cache, "--cache FOLDER, or AETTA_CACHE")
+    sweep_away(workspace.cache, older=ABANDONED)
     absent = workspace.absent(cells) if everywhere else {}
     if absent:
         reasons = "".join(f"\n  {name}: {reason}" for name, reason in absent.items())
