@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -109,3 +111,14 @@ def test_no_two_cells_of_a_recipe_are_called_alike(name: str) -> None:
     """Progress and failures name cells; two of one name look like one that was run twice."""
     called = Counter(map(str, cells_of(*parts(name))))
     assert called.most_common(1)[0][1] == 1, called.most_common(1)
+
+
+def test_the_page_on_recipes_names_parts_that_are_there() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "reproduce.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"aetta_cvpr24\.\w+", page))
+    assert len(named) == 2
+    for name in named:
+        parts(name)
+    tables, figures = parts("aetta_cvpr24")
+    known = [table.name for table in tables] + [figure.kind + "_..." for figure in figures]
+    assert set(re.findall(r"`([\w.]+)`(?=[^|]*\|[^|]*\|$)", page, flags=re.MULTILINE)) >= set(known)
