@@ -126,6 +126,7 @@ def test_a_run_of_what_is_finished_does_nothing(out: Path) -> None:
         (("run", "smoke", "--mps"), "--mps shares a GPU, but --device is cpu"),
         (("run", "smoke", "--seeds", "0,-1"), "--seeds is '0,-1'; a seed is a whole number from 0"),
         (("table", "smoke.curves_shapes"), "smoke.curves_shapes is a figure"),
+        (("table", "real.fully", "--only", "fog"), "no number of real.fully is made of the cells of --only fog alone"),
         (("figure", "smoke", "--format", "pgn"), "did you mean 'png'"),
     ],
 )

@@ -172,6 +172,7 @@ def table(
     tables, figures = _narrowed_parts(recipe, seeds, limit_batches, only)
     if not tables and figures:
         raise BadOption(f"{recipe} is a figure: draw it with `aetta figure {recipe}`")
+    _see_something(recipe, only, tables)
     store = Store(out)
     filled = [fill(found, store) for found in tables]
     typer.echo(render_all(filled, form, title=_title(recipe), compare=compare is not None))
@@ -192,10 +193,17 @@ def figure(
     from aetta.bench.store import Store
 
     tables, figures = _narrowed_parts(recipe, seeds, limit_batches, only)
+    _see_something(recipe, only, [*tables, *figures])
     written, missing = draw_all(recipe, _title(recipe), tables, figures, Store(out), to, form)
     for path in written:
         typer.echo(path)
     _tell_missing(missing, recipe, only, seeds, limit_batches, out)
+
+
+def _see_something(recipe: str, only: Sequence[str] | None, parts: Sequence[Table | Figure]) -> None:
+    """Refuse to show nothing: a number is left out when `only` leaves out some of the cells it is the mean of."""
+    if not parts:
+        raise BadOption(f"no number of {recipe} is made of the cells of --only {' --only '.join(only or ())} alone")
 
 
 def _tell_missing(
