@@ -14,7 +14,6 @@ import json
 from abc import ABCMeta
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from operator import is_
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,6 +23,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from aetta.copies import Kept, copies_of
 from aetta.errors import CheckpointError
 from aetta.files import written_whole
 from aetta.parts import parts
@@ -140,10 +140,10 @@ class Stateful(metaclass=_Born):
                 taken[name] = freeze(value, self._place(name) if isinstance(value, Optimizer) else None)
         return taken
 
-    def _place(self, name: str) -> _Place:
+    def _place(self, name: str) -> Kept:
         """Where copies of a part of the state lie."""
-        places: dict[str, _Place] = vars(self).setdefault("_places", {})
-        return places.setdefault(name, _Place())
+        places: dict[str, Kept] = vars(self).setdefault("_places", {})
+        return places.setdefault(name, Kept())
 
     def _kind(self) -> str:
         return f"{type(self).__module__}:{type(self).__qualname__}"
@@ -189,7 +189,7 @@ def freeze(value: Any, copies: Callable[[Sequence[Tensor]], Sequence[Tensor]] | 
     tensors: list[tuple[Any, Any, Tensor]] = []
     _freeze_into(tree, "", value, tensors)
     with torch.no_grad():
-        copied = (copies or _copies)([tensor for _, _, tensor in tensors])
+        copied = (copies or copies_of)([tensor for _, _, tensor in tensors])
     for (holder, key, _), copy in zip(tensors, copied, strict=True):
         holder[key] = copy
     return tree[""]
@@ -219,57 +219,6 @@ def _freeze_into(holder: Any, key: Any, value: Any, tensors: list[tuple[Any, Any
             _freeze_into(holder[key], place, item, tensors)
     else:
         raise TypeError(f"a {type(value).__name__} cannot be part of a state")
-
-
-def _copies(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Copies of tensors; of those on an accelerator in a few operations, instead of one for each."""
-    copies: list[Tensor] = [t if _on_accelerator(t) else t.clone() for t in tensors]
-    for kind in {(t.dtype, t.device) for t in tensors if _on_accelerator(t)}:
-        places = [place for place, t in enumerate(tensors) if (t.dtype, t.device) == kind]
-        for place, copy in zip(places, torch._foreach_mul([tensors[place] for place in places], 1), strict=True):
-            copies[place] = copy
-    return copies
-
-
-class _Place:
-    """Copies of tensors in memory that is kept from one time to the next: one operation for all of a kind."""
-
-    def __init__(self) -> None:
-        self.tensors: list[Tensor] = []
-        self.addresses: list[int] = []
-        self.copies: list[Tensor] = []
-        self.groups: list[tuple[list[Tensor], list[Tensor]]] = []
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), ()
-
-    def __call__(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
-        """Copies of the tensors, which hold until the next call."""
-        same = len(tensors) == len(self.tensors) and all(map(is_, tensors, self.tensors))
-        if not same or list(map(Tensor.data_ptr, tensors)) != self.addresses:
-            return self._anew(tensors)
-        for copies, originals in self.groups:
-            torch._foreach_copy_(copies, originals)
-        return self.copies
-
-    def _anew(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
-        self.copies = _copies(tensors)
-        dense = all(tensor.layout is torch.strided for tensor in tensors)  # others have no address
-        self.tensors = list(tensors) if dense else []
-        self.addresses = list(map(Tensor.data_ptr, self.tensors))
-        self.groups = _by_kind(self.copies, self.tensors)
-        return self.copies
-
-
-def _by_kind(copies: Sequence[Tensor], tensors: Sequence[Tensor]) -> list[tuple[list[Tensor], list[Tensor]]]:
-    """Those copies and tensors together that one operation can take."""
-    kinds = [(tensor.dtype, tensor.device) for tensor in tensors]
-    groups = [[place for place, other in enumerate(kinds) if other == kind] for kind in dict.fromkeys(kinds)]
-    return [([copies[place] for place in group], [tensors[place] for place in group]) for group in groups]
-
-
-def _on_accelerator(tensor: Tensor) -> bool:
-    return tensor.is_cuda and tensor.is_floating_point()
 
 
 def _thaw(current: Any, saved: Any) -> Any:

@@ -145,6 +145,11 @@ def test_an_anchor_that_was_looked_at_is_asked_again_once_it_remembers_more():
         one, two = (score.observe(Probe(model, seen, model(seen))) for score in (looked, plain))
         assert one == two
     assert fingerprint(looked.state_dict()) == fingerprint(plain.state_dict())
+    looked.look(images, by_batch=True)
+    for score in (looked, plain):
+        score.reset()
+    assert looked.observe(Probe(model, images, model(images))) == plain.observe(Probe(model, images, model(images)))
+    assert fingerprint(looked.state_dict()) == fingerprint(plain.state_dict()), "what was seen before a reset is gone"
 
 
 def test_both_answer_together_while_the_anchor_leads():

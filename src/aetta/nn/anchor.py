@@ -158,12 +158,11 @@ class _normalising(_Caught):  # noqa: N801  (a `with` block)
         return "normalising", self.choose
 
     def _instead(self, call: _Call) -> Tensor | None:
-        if call.training or call.running_mean is None or call.running_var is None:
+        if call.own is None:
             return None
-        axes = [axis for axis in range(call.input.ndim) if axis != 1]
-        spread, middle = torch.var_mean(call.input.detach(), axes, correction=0)
-        own = torch.cat([call.running_mean, call.running_var])
-        mean, variance = self.choose(own, torch.cat([middle, spread]).to(own)).chunk(2)
+        own = torch.cat(call.own)
+        batch = torch.cat(call.measured(call.input.dtype)).detach()
+        mean, variance = self.choose(own, batch.to(own)).chunk(2)
         return F.batch_norm(call.input, mean, variance, call.weight, call.bias, False, 0.0, call.eps)
 
 

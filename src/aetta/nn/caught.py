@@ -29,6 +29,19 @@ class _Call(NamedTuple):
     momentum: float = 0.1
     eps: float = 1e-5
 
+    @property
+    def own(self) -> tuple[Tensor, Tensor] | None:
+        """The mean and the variance it is to normalise with; None where those are the batch's."""
+        if self.training or self.running_mean is None or self.running_var is None:
+            return None
+        return self.running_mean, self.running_var
+
+    def measured(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """The mean and the variance of the batch, for each channel."""
+        axes = [axis for axis in range(self.input.ndim) if axis != 1]
+        variance, mean = torch.var_mean(self.input.to(dtype), axes, correction=0)
+        return mean, variance
+
 
 class _Caught(TorchFunctionMode):
     """Within it, `_instead` is asked first at each call to `batch_norm`."""
@@ -90,14 +103,13 @@ class robust_statistics(_Caught):  # noqa: N801  (a `with` block)
         return "robust", self.momentum
 
     def _instead(self, call: _Call) -> Tensor | None:
-        if call.training or call.running_mean is None or call.running_var is None:
+        own = call.own
+        if own is None:
             return None
-        axes = [axis for axis in range(call.input.ndim) if axis != 1]
-        variance, mean = torch.var_mean(call.input.to(call.running_mean.dtype), axes, correction=0)
-        mean = torch.lerp(call.running_mean, mean, self.momentum)
-        variance = torch.lerp(call.running_var, variance, self.momentum)
-        call.running_mean.copy_(mean.detach())
-        call.running_var.copy_(variance.detach())
+        measured = call.measured(own[0].dtype)
+        mean, variance = (torch.lerp(kept, new, self.momentum) for kept, new in zip(own, measured, strict=True))
+        own[0].copy_(mean.detach())
+        own[1].copy_(variance.detach())
         scale = (variance + call.eps).rsqrt() * (1.0 if call.weight is None else call.weight)
         shift = (0.0 if call.bias is None else call.bias) - mean * scale
         shape = (-1, *[1] * (call.input.ndim - 2))
