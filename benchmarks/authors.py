@@ -149,12 +149,13 @@ def draws(options: argparse.Namespace) -> None:
         if (cell.data, cell.adapter.name, cell.seed) == ("cifar10-jpeg", options.method, 0)
     )
     kept = tuple((label, made) for label, made in cell.estimators if label in options.estimators)
-    print("| draw | accuracy | " + " | ".join(label for label, _ in kept) + " |\n| --- |" + " --- |" * (1 + len(kept)))
+    shown = [column for column in TITLES if column == "accuracy" or column in dict(kept)]
+    print("| draw | " + " | ".join(TITLES[name] for name in shown) + " |\n| --- |" + " --- |" * len(shown))
     for draw in options.draws:
         workspace.CORRUPTION_SEED = draw
         place = workspace.Workspace(options.data, options.cache or default_cache(), options.device)
         found = measured(run(replace(cell, estimators=kept), place), None)
-        print(f"| {draw} | " + " | ".join(f"{value:.2f}" for value in found.values()) + " |", flush=True)
+        print(f"| {draw} | " + " | ".join(f"{found[name]:.2f}" for name in shown) + " |", flush=True)
 
 
 def measured(result: Result, domains: int | None) -> dict[str, float]:
