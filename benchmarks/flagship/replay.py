@@ -106,9 +106,10 @@ class Replayed(AnchorScore):
         self.batch = batch
         return self.observe(probe_of(batch))
 
-    def look(self, images: Tensor, *, by_batch: bool) -> Seen:
-        remembered = self._clumped() and not by_batch
-        return Seen(images, remembered, None, self.batch[self.views[remembered]].float(), torch.empty(0))
+    def _seen(self, probe: Probe) -> Seen:
+        remembered = self._remembers(probe.by_batch)
+        anchor = self.batch[self.views[remembered]].float()
+        return Seen(probe.images, None, remembered, None, anchor, torch.empty(0))
 
     def _by_batch(self, images: Tensor, *, mix: bool) -> Tensor:
         return self.batch["mixture" if mix else "anchor"].double()

@@ -139,7 +139,7 @@ def test_an_anchor_that_was_looked_at_is_asked_again_once_it_remembers_more():
     before = fingerprint(looked.state_dict())
     first = looked.look(images, by_batch=True)
     assert fingerprint(looked.state_dict()) == before, "looking changes nothing"
-    assert looked.look(images, by_batch=True) is first
+    assert looked.anchor.seen(images) is first
     model = testing.tiny_model()
     for seen in (other, images):
         one, two = (score.observe(Probe(model, seen, model(seen))) for score in (looked, plain))
@@ -150,6 +150,22 @@ def test_an_anchor_that_was_looked_at_is_asked_again_once_it_remembers_more():
         score.reset()
     assert looked.observe(Probe(model, images, model(images))) == plain.observe(Probe(model, images, model(images)))
     assert fingerprint(looked.state_dict()) == fingerprint(plain.state_dict()), "what was seen before a reset is gone"
+
+
+def test_images_that_were_written_over_are_looked_at_anew():
+    """As by one who serves batch after batch from the same memory."""
+    monitor, plain = (collapsing(AnchorGuard(limit=9.0)) for _ in range(2))
+    buffer = testing.tiny_images(0, 32).numpy().copy()
+    images = torch.from_numpy(buffer)
+    monitor(images), plain(testing.tiny_images(0, 32))
+    assert monitor.recovery.stands_in
+    monitor.serve(images)
+    buffer[:] = testing.tiny_images(1, 32).numpy()
+    assert torch.equal(monitor.serve(images), plain.serve(testing.tiny_images(1, 32)))
+    images.copy_(testing.tiny_images(2, 32))
+    logits = monitor.adapter.predict(images)
+    one, other = monitor.digest(images, logits), plain.digest(testing.tiny_images(2, 32), logits)
+    assert one.estimates == other.estimates
 
 
 def test_both_answer_together_while_the_anchor_leads():

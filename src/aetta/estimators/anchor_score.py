@@ -94,7 +94,6 @@ class AnchorScore(Estimator):
         self.confidence, self.gap, self.mixture = Recent(128), Recent(128), Recent(1024)
         self.said, self.due, self.usual, self.clumps = Recent(memory), Recent(memory), Recent(2048), Recent(256)
         self.batches = 0
-        self._seen: Seen | None = None  # of a batch that was looked at, and is not observed yet
 
     @property
     def cost(self) -> Cost:
@@ -106,19 +105,16 @@ class AnchorScore(Estimator):
             part.reset()
 
     def look(self, images: Tensor, *, by_batch: bool) -> Seen:
-        """What the anchor says of a batch. Nothing changes; the anchor is not asked again when it is then observed.
+        """What the anchor says of a batch. Nothing changes; the anchor is not asked again if it is observed next.
 
         by_batch: Whether the adapted model normalises it with statistics of the batch.
         """
-        remembered = self._clumped() and not by_batch
-        if self._seen is None or not self.anchor.still(self._seen, images, remembered=remembered):
-            self._seen = self.anchor.look(images, remembered=remembered)
-        return self._seen
+        return self.anchor.look(images, remembered=self._remembers(by_batch))
 
     def observe(self, probe: Probe) -> Estimate:
         if not probe.finite:
             return by_chance(probe)
-        seen, self._seen = self.look(probe.images, by_batch=probe.by_batch), None
+        seen = self._seen(probe)
         self.anchor.remember(seen)
         logits = [seen.logits, probe.logits.detach()]
         anchor, served = torch.stack([part.double() for part in logits]).cpu()  # one look at the device
@@ -146,6 +142,14 @@ class AnchorScore(Estimator):
             "temperature": temperature,
         }
         return Estimate(accuracy, *wilson(accuracy, variance, images=len(right)), details)
+
+    def _seen(self, probe: Probe) -> Seen:
+        """What the anchor says of the batch, which may have been looked at before."""
+        return self.anchor.seen(probe.images, remembered=self._remembers(probe.by_batch))
+
+    def _remembers(self, by_batch: bool) -> bool:
+        """Whether the anchor normalises with what it remembers."""
+        return self._clumped() and not by_batch
 
     def _gap(self, lead: Tensor, expected: Tensor) -> tuple[float, float]:
         """By how much the anchor expects the adapted model to be worse, and how often it expects itself to be wrong."""

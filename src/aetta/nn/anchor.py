@@ -52,11 +52,13 @@ def anchored_logits(model: nn.Module, images: Tensor, *, weights: Mapping[str, T
 class Seen(NamedTuple):
     """What an anchor saw of a batch.
 
+    version: How often the images had been written over.
     known: What was remembered before.
     moments: What is to be remembered now.
     """
 
     images: Tensor
+    version: int | None
     remembered: bool
     known: Tensor | None
     logits: Tensor
@@ -88,6 +90,7 @@ class Anchor(Stateful):
         self.memory, self.prior = memory, prior
         self.moments: Tensor | None = None  # of each norm, one after the other: its means, its variances
         self.images = 0
+        self._seen: Seen | None = None
 
     def __call__(self, images: Tensor, *, remembered: bool = False) -> Tensor:
         """The logits for a batch, [batch, classes]; its statistics are added to those that are remembered.
@@ -101,28 +104,37 @@ class Anchor(Stateful):
     def remember(self, seen: Seen) -> None:
         """Add the statistics of a batch that was looked at to those that are remembered."""
         self.moments, self.images = seen.moments, self._known(len(seen.images))
+        self._seen = None
 
     @torch.no_grad()
     def look(self, images: Tensor, *, remembered: bool = False) -> Seen:
         """The logits for a batch, and what would be remembered with it. Nothing changes."""
+        self._seen = Seen(images, _version(images), remembered, self.moments, *self._looked(images, remembered))
+        return self._seen
+
+    def seen(self, images: Tensor, *, remembered: bool = False) -> Seen:
+        """As `look`; a batch that was the last to be looked at is not run again, if all is as it was then."""
+        last = self._seen
+        if last is None or last.images is not images or last.known is not self.moments:
+            return self.look(images, remembered=remembered)
+        if (last.version, last.remembered) != (_version(images), remembered):
+            return self.look(images, remembered=remembered)
+        return last
+
+    def _looked(self, images: Tensor, remembered: bool) -> tuple[Tensor, Tensor]:
+        """The logits for a batch, and the moments of all that is remembered with it."""
         known = self._known(len(images))
         shares = torch.tensor([len(images) / known, known / (known + self.prior)], dtype=torch.float64)
         if self.moments is None:
-            return Seen(images, remembered, None, *self._run(images, None, shares, remembered))
+            return self._run(images, None, shares, remembered)
         size = self.moments.numel()
 
         def run(images: Tensor, moments: Tensor, shares: Tensor) -> Tensor:
-            logits, moments = self._run(images, moments, shares, remembered)
-            return torch.cat([logits.flatten(), moments])
+            return torch.cat([part.flatten() for part in self._run(images, moments, shares, remembered)])
 
         moments = self.moments.to(images.device)
         found = graphs.run(self.model, ("anchor", remembered), run, images, moments, shares.to(images.device))
-        logits, told = found[: len(found) - size], found[len(found) - size :]
-        return Seen(images, remembered, self.moments, logits.view(len(images), -1), told)
-
-    def still(self, seen: Seen, images: Tensor, *, remembered: bool) -> bool:
-        """Whether that is what looking at a batch would give now."""
-        return seen.images is images and seen.known is self.moments and seen.remembered == remembered
+        return found[: len(found) - size].view(len(images), -1), found[len(found) - size :]
 
     def _known(self, images: int) -> int:
         """How many images are remembered, with these."""
@@ -169,3 +181,7 @@ class _normalising(_Caught):  # noqa: N801  (a `with` block)
 def _trust(images: Tensor) -> float:
     """The share of a batch's statistics, where the source's own count for `PRIOR` images."""
     return len(images) / (len(images) + PRIOR)
+
+
+def _version(images: Tensor) -> int | None:
+    return None if images.is_inference() else images._version
