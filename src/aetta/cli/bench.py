@@ -293,10 +293,11 @@ def _engine(name: str, settings: Settings, jobs: int, address: str | None) -> tu
 
 def _cells(recipe: str, seeds: str | None, batches: int | None, only: Sequence[str] | None) -> list[Cell]:
     """The cells that `only` selects, and those that their gains are compared with."""
-    from aetta.bench.recipe import cells_of, selected
+    from aetta.bench.recipe import cells_of, narrowed, selected
 
-    chosen = selected(cells_of(*_parts(recipe, seeds, batches)), only or ())
-    return list(dict.fromkeys([*chosen, *cells_of(_narrowed_parts(recipe, seeds, batches, only)[0])]))
+    tables, figures = _parts(recipe, seeds, batches)
+    chosen = selected(cells_of(tables, figures), only or ())
+    return list(dict.fromkeys([*chosen, *cells_of(narrowed(tables, set(chosen)))]))
 
 
 def _narrowed_parts(

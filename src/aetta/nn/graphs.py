@@ -21,6 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from aetta.copies import copies_of
 from aetta.nn.caught import caught_now
 from aetta.nn.functional import logits_of
 from aetta.nn.norm import batch_norms
@@ -286,7 +287,7 @@ def copied(gradients: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
     (tensor([1.]), None)
     """
     found = [gradient for gradient in gradients if gradient is not None]
-    copies = iter(torch._foreach_mul(found, 1) if found else ())
+    copies = iter(copies_of(found))
     return tuple(None if gradient is None else next(copies) for gradient in gradients)
 
 

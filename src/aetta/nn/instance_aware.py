@@ -33,16 +33,17 @@ class instance_aware(_Caught):  # noqa: N801  (a `with` block)
         return "instance_aware", self.tolerance, self.momentum
 
     def _instead(self, call: _Call) -> Tensor | None:
-        if call.training or call.running_mean is None or call.running_var is None:
+        if call.own is None:
             return None
-        x = call.input.to(call.running_mean.dtype)
+        own_mean, own_variance = call.own
+        x = call.input.to(own_mean.dtype)
         shape = (1, -1, *[1] * (x.ndim - 2))
-        mean, variance = call.running_mean.view(shape), call.running_var.view(shape)
+        mean, variance = own_mean.view(shape), own_variance.view(shape)
         if self.momentum is not None and x.numel() > x.shape[1]:
             axes = [axis for axis in range(x.ndim) if axis != 1]
             variance, mean = torch.var_mean(x, axes, keepdim=True)
-            call.running_mean.lerp_(mean.detach().flatten(), self.momentum)
-            call.running_var.lerp_(variance.detach().flatten(), self.momentum)
+            own_mean.lerp_(mean.detach().flatten(), self.momentum)
+            own_variance.lerp_(variance.detach().flatten(), self.momentum)
         pixels = x[0, 0].numel()
         if pixels > 1:
             of_image, centre = torch.var_mean(x, list(range(2, x.ndim)), keepdim=True)

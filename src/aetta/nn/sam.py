@@ -8,6 +8,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
+from aetta.copies import copies_of
+
 __all__ = ["perturbed"]
 
 
@@ -34,10 +36,10 @@ def perturbed(parameters: Iterable[Tensor], rho: float) -> Iterator[None]:
     """
     moved = [parameter for parameter in parameters if parameter.grad is not None]
     gradients = [parameter.grad for parameter in moved if parameter.grad is not None]
-    before: tuple[Tensor, ...] | list[Tensor] = ()
+    before: list[Tensor] = []
     if gradients:
         with torch.no_grad():
-            before = torch._foreach_mul(moved, 1)
+            before = copies_of(moved)
             scale = rho / (torch.stack(torch._foreach_norm(gradients)).norm() + 1e-12)
             torch._foreach_add_(moved, torch._foreach_mul(gradients, scale))
     for parameter in moved:

@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from aetta.copies import copies_of
+
 __all__ = ["lent", "own", "snapshot"]
 
 
@@ -26,7 +28,8 @@ def own(model: nn.Module, trained: Iterable[str] = ()) -> nn.Module:
 
 def snapshot(model: nn.Module) -> dict[str, Tensor]:
     """A copy of every parameter and buffer of a model, by name."""
-    return {name: value.detach().clone() for name, value in model.state_dict().items() if isinstance(value, Tensor)}
+    tensors = {name: value for name, value in model.state_dict().items() if isinstance(value, Tensor)}
+    return dict(zip(tensors, copies_of(list(tensors.values())), strict=True))
 
 
 @contextmanager
@@ -68,7 +71,7 @@ def lent(model: nn.Module, weights: Mapping[str, Tensor], *, in_place: bool = Fa
 def _copied_in(model: nn.Module, weights: Mapping[str, Tensor]) -> Iterator[None]:
     here = model.state_dict(keep_vars=True)
     places = [here[name].data for name in weights]  # behind autograd's back: all is as it was when a gradient is taken
-    before = [place.clone() for place in places]
+    before = copies_of(places)
     _copy(places, list(weights.values()))
     try:
         yield
